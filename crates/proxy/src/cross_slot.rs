@@ -8,7 +8,7 @@ use command::{Across, Command};
 use crate::core::Core;
 use crate::errors;
 use crate::event::Notice;
-use crate::session::Session;
+use crate::features::Session;
 
 /// What would make a refused request work, beside a hash tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,16 +56,16 @@ impl Core {
     #[cold]
     pub(crate) fn refuse_cross_slot(&mut self, session: &mut Session, remedy: Remedy) {
         self.note_cross_slot(session, remedy);
-        let example = self.topology.tagged_keys();
+        let example = self.engine.topology.tagged_keys();
         self.refuse(session, &remedy.text(example.as_deref()));
     }
 
     fn note_cross_slot(&mut self, session: &mut Session, remedy: Remedy) {
-        if std::mem::replace(&mut session.is_cross_slot_told, true) {
+        if std::mem::replace(&mut session.features.is_cross_slot_told, true) {
             return;
         }
-        let (client, peer) = (session.client, session.peer.to_string());
-        let (command, option) = (self.asking.name().unwrap_or("unknown"), remedy.option());
+        let (client, peer) = (session.origin.client, session.origin.peer.to_string());
+        let (command, option) = (self.engine.asking.name().unwrap_or("unknown"), remedy.option());
         self.notice(Notice::CrossSlot { client, peer, command, option });
     }
 }

@@ -22,18 +22,20 @@ mod pops;
 pub(crate) mod waits;
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::cross_slot::Remedy;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind};
 use crate::limits::{CrossShard, Settings};
-use crate::link::Purpose;
-use crate::link::profiles::{Profile, ProfileId};
+use crate::link::ProfileId;
+use crate::link::kept::Kept;
+use crate::link::profiles::Profile;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::requests::Step;
 use crate::requests::route::Keys;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use command::{Across, Command, Number};
 use gather::{Gather, Runs};
 use group_reads::GroupRead;
@@ -289,7 +291,7 @@ impl Core {
         if !self.is_alone(session) {
             return self.read_again();
         }
-        match self.begin_emulation(session, command, request, keys, self.now) {
+        match self.begin_emulation(session, command, request, keys, self.engine.now) {
             Ok(()) => {}
             Err(text) => self.refuse(session, &text),
         }
@@ -310,7 +312,7 @@ impl Core {
         }
         // A permit for large transfers is not for those who wait.
         self.unpin(session);
-        if let Err(text) = self.begin_emulation(session, command, request, keys, self.now + patience) {
+        if let Err(text) = self.begin_emulation(session, command, request, keys, self.engine.now + patience) {
             self.refuse(session, &text);
         }
     }
@@ -319,14 +321,14 @@ impl Core {
     /// wrong with them is said first; a cluster looks at the slots before.
     #[cold]
     pub(crate) fn refuse_across(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
-        let is_looked_at = !self.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
-        let mut reply = self.pool.take();
+        let is_looked_at = !self.engine.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
+        let mut reply = self.engine.pool.take();
         if is_looked_at && objects_to(&self.settings, request, self.unix_ms(), &mut reply) {
             self.answer_error(session, &reply);
         } else {
             self.refuse_cross_slot(session, Remedy::of(command));
         }
-        self.pool.give(reply);
+        self.engine.pool.give(reply);
     }
 
     /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
@@ -345,12 +347,12 @@ impl Core {
         for part in &keys.parts {
             self.shared_link(session.profile, part.shard).map_err(|lost| lost.text())?;
         }
-        let id = self.emulations.insert(Emulation {
+        let id = self.tasks.emulations.insert(Emulation {
             conn: session.conn,
-            place: session.next_place(),
+            place: session.replies.next_place(),
             profile: session.profile,
-            command: self.asking,
-            asked_us: self.now_us,
+            command: self.engine.asking,
+            asked_us: self.engine.now_us,
             plan,
             answers: Vec::new(),
             left: 0,
@@ -358,9 +360,9 @@ impl Core {
             planned_bytes: 0,
             counted_bytes: 0,
         });
-        let place = session.reserve(Owed::Emulation(id));
+        let place = session.replies.reserve(Owed::Task(TaskId::Emulation(id)));
         session.hold.add(Reason::Order);
-        self.counters.emulations += 1;
+        self.stats.counters.emulations += 1;
         self.ask(id, questions);
         if let Some((_, reply)) = self.go_on(id) {
             session.hold.remove(Reason::Order);
@@ -378,7 +380,7 @@ impl Core {
         deadline: Instant,
     ) -> Result<(Plan, Vec<Question>), String> {
         let new_evaluator = self.settings.evaluator.ok_or(errors::CROSS_SLOT)?;
-        let topology = &self.topology;
+        let topology = &self.engine.topology;
         let shard_of = |key: &[u8]| topology.shard_of(key);
         match command.across {
             Across::Refused => Err(errors::CROSS_SLOT.to_owned()),
@@ -388,7 +390,7 @@ impl Core {
                 Ok((Plan::Gather(gather), questions))
             }
             Across::Moved => {
-                let source_name = self.shard_name(shard_of(request.arg(1))).to_owned();
+                let source_name = self.engine.shard_name(shard_of(request.arg(1))).to_owned();
                 let journal = Journal { name: self.journal_name(request.arg(1)), shard: source_name };
                 let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
                 Ok((Plan::Move(moving), questions))
@@ -424,9 +426,9 @@ impl Core {
 
     /// The name of a key that nobody else uses. A cluster wants it in the slot of `source`: to both, one command is sent.
     fn journal_name(&self, source: &[u8]) -> Vec<u8> {
-        let (worker, number) = (self.settings.worker, self.counters.emulations);
+        let (worker, number) = (self.settings.worker, self.stats.counters.emulations);
         let name = format!("shardis:moving:{}:{worker}:{number}", self.run_id).into_bytes();
-        match self.topology.is_cluster() {
+        match self.engine.topology.is_cluster() {
             true => [&name[..], b":{", &tag_beside(source), b"}"].concat(),
             false => name,
         }
@@ -434,7 +436,7 @@ impl Core {
 
     /// Sends the questions of a step. What cannot be sent is lost at once.
     fn ask(&mut self, id: Id, questions: Vec<Question>) {
-        let Some(emulation) = self.emulations.get_mut(id) else { return };
+        let Some(emulation) = self.tasks.emulations.get_mut(id) else { return };
         let profile = emulation.profile;
         emulation.answered_bytes = 0;
         // A plan has up to thousands of keys: they are looked at once for each step, and not for each answer.
@@ -446,15 +448,15 @@ impl Core {
                 None => profile,
                 Some(database) => {
                     let kind = Profile { database, ..self.profiles.kind(profile) };
-                    self.profiles.of_kind(kind, self.now)
+                    self.profiles.of_kind(kind, self.engine.now)
                 }
             };
             match self.shared_link(profile, question.shard) {
                 Ok(ix) => {
                     // An emulation outlives its client: its number takes the place of one.
-                    let (part, purpose) = (part as u32, Purpose::Emulation);
-                    let asked = Asked { conn: id, place: 0, part, purpose, kept: Kept::NO };
-                    self.enqueue_on(ix, &question.request, asked);
+                    let (part, owner) = (part as u32, Owner::Task(TaskKind::Emulation));
+                    let asked = Asked { conn: id, place: 0, part, owner, kept: Kept::NO };
+                    self.engine.enqueue_on(ix, &question.request, asked);
                 }
                 Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),
             }
@@ -463,7 +465,7 @@ impl Core {
     }
 
     fn take_answer(&mut self, id: Id, part: u32, answer: Answer) {
-        let Some(emulation) = self.emulations.get_mut(id) else { return };
+        let Some(emulation) = self.tasks.emulations.get_mut(id) else { return };
         if let Some(place @ None) = emulation.answers.get_mut(part as usize) {
             *place = Some(answer);
             emulation.left -= 1;
@@ -472,14 +474,14 @@ impl Core {
 
     /// Takes the steps for which all is there. The client's reply and whose it is, once the plan is through.
     fn go_on(&mut self, id: Id) -> Option<(Emulation, Vec<u8>)> {
-        while self.emulations.get(id)?.left == 0 {
+        while self.tasks.emulations.get(id)?.left == 0 {
             let conditions = self.conditions();
-            let emulation = self.emulations.get_mut(id)?;
+            let emulation = self.tasks.emulations.get_mut(id)?;
             let answers = std::mem::take(&mut emulation.answers);
             match emulation.plan.next(answers.into_iter().flatten().collect(), &conditions) {
                 Next::Ask(questions) => self.ask(id, questions),
                 Next::Wait if self.wait_on_keys(id) => {
-                    if let Some(emulation) = self.emulations.get_mut(id) {
+                    if let Some(emulation) = self.tasks.emulations.get_mut(id) {
                         emulation.planned_bytes = emulation.plan.held_bytes();
                     }
                     self.recount_emulation(id);
@@ -502,9 +504,10 @@ impl Core {
     fn conditions(&mut self) -> Conditions {
         Conditions {
             now_ms: self.unix_ms(),
-            seed: self.prng.next_u64(),
+            seed: self.engine.prng.next_u64(),
             bytes_max: self.limits.cross_shard_bytes_max,
-            bytes_free: (self.limits.memory_bytes_max / 2).saturating_sub(self.memory.held_bytes()),
+            bytes_free: (self.engine.limits.memory_bytes_max / 2)
+                .saturating_sub(self.engine.memory.held_bytes()),
         }
     }
 
@@ -513,24 +516,25 @@ impl Core {
     }
 
     fn recount_emulation(&mut self, id: Id) {
-        if let Some(emulation) = self.emulations.get_mut(id) {
+        if let Some(emulation) = self.tasks.emulations.get_mut(id) {
             let holds = emulation.planned_bytes.max(emulation.answered_bytes);
-            self.memory.recount(&mut emulation.counted_bytes, holds);
+            self.engine.memory.recount(&mut emulation.counted_bytes, holds);
         }
     }
 
     fn forget_emulation(&mut self, id: Id) -> Option<Emulation> {
-        let mut emulation = self.emulations.remove(id)?;
+        let mut emulation = self.tasks.emulations.remove(id)?;
         self.leave_waits(id, &emulation.plan);
-        self.memory.recount(&mut emulation.counted_bytes, 0);
+        self.engine.memory.recount(&mut emulation.counted_bytes, 0);
         Some(emulation)
     }
 
     /// The client that waited for it has gone. What has begun to write is brought to its end.
     pub(crate) fn leave_emulation(&mut self, id: Id) {
-        if self.emulations.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
+        if self.tasks.emulations.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
             self.forget_emulation(id);
-        } else if let Some(wait) = self.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
+        } else if let Some(wait) =
+            self.tasks.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
         {
             wait.client_left = true;
         }
@@ -539,7 +543,7 @@ impl Core {
     /// Whether a reply of `bytes` to a question of emulation `id` may be held.
     pub(crate) fn may_gather(&self, id: Id, bytes: usize) -> bool {
         let bytes_max = self.limits.cross_shard_bytes_max;
-        self.emulations.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
+        self.tasks.emulations.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
     }
 }
 
@@ -550,7 +554,7 @@ impl Proxy {
         let at_ms = core.unix_ms();
         let bytes_max = core.limits.cross_shard_bytes_max;
         // The client may have gone.
-        let Some(emulation) = core.emulations.get_mut(id) else { return };
+        let Some(emulation) = core.tasks.emulations.get_mut(id) else { return };
         let answer = match outcome {
             Outcome::Lost(lost) => Answer::Lost(lost),
             Outcome::Reply(reply) if emulation.has_room(reply.len(), bytes_max) => {

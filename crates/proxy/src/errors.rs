@@ -5,121 +5,36 @@
 //! `TRYAGAIN` is repeated by several of them and therefore only stands where not a byte of the request reached a node;
 //! a plain `ERR` is repeated by none and stands wherever the command may have run.
 
+pub(crate) use engine::lost::Lost;
 use resp::{Request, encode};
-use std::time::Duration;
 
-/// Why a request got no answer from the node that owns its keys.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Lost {
-    /// Not a byte was written: it certainly did not run.
-    NotSent {
-        /// Whose node.
-        shard: String,
-        /// What is wrong with it.
-        reason: String,
-    },
-    /// The same: the node does not let the client in, and says this.
-    Denied {
-        /// Whose node.
-        shard: String,
-        /// Its own words.
-        error: String,
-    },
-    /// The connection ended after a byte had been written: it may have run.
-    Broken {
-        /// Whose node.
-        shard: String,
-    },
-    /// No reply in time: it may have run, or may yet run.
-    TimedOut {
-        /// Whose node.
-        shard: String,
-        /// How long we waited.
-        after: Duration,
-    },
-    /// What came was no reply: it may have run.
-    Garbled {
-        /// Whose node.
-        shard: String,
-    },
+/// The same for a transaction, of which a node runs nothing before it has read the last byte of EXEC.
+pub(crate) fn text_of_exec(lost: &Lost) -> String {
+    match lost {
+        Lost::NotSent { shard, reason } => {
+            format!(
+                "EXECABORT Transaction discarded because of: node connection lost (shard {shard}: {reason})"
+            )
+        }
+        Lost::Denied { error, .. } => format!("EXECABORT Transaction discarded because of: {error}"),
+        Lost::Broken { .. } | Lost::TimedOut { .. } | Lost::Garbled { .. } => lost.text(),
+    }
 }
 
-impl Lost {
-    /// The error line's text, without its type byte.
-    pub(crate) fn text(&self) -> String {
-        match self {
-            Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
-            Lost::Denied { error, .. } => error.clone(),
-            Lost::Broken { shard } => {
-                format!("ERR node connection lost, outcome unknown (shard {shard})")
-            }
-            Lost::TimedOut { shard, after } => {
-                let after_ms = after.as_millis();
-                format!("ERR node timeout after {after_ms} ms, outcome unknown (shard {shard})")
-            }
-            Lost::Garbled { shard } => {
-                format!("ERR node protocol error, outcome unknown (shard {shard})")
-            }
-        }
-    }
+/// What a client is told whose request was held back because a question about its command had no answer: the
+/// request itself was not sent, whatever became of the question.
+pub(crate) fn of_question(lost: Lost) -> Lost {
+    let shard = match lost {
+        Lost::NotSent { .. } | Lost::Denied { .. } => return lost,
+        Lost::Broken { shard } | Lost::TimedOut { shard, .. } | Lost::Garbled { shard } => shard,
+    };
+    Lost::NotSent { shard, reason: "it did not answer COMMAND INFO".to_owned() }
+}
 
-    /// Whether the request certainly did not run.
-    pub(crate) fn is_not_sent(&self) -> bool {
-        matches!(self, Lost::NotSent { .. } | Lost::Denied { .. })
-    }
-
-    /// The same for a transaction, of which a node runs nothing before it has read the last byte of EXEC.
-    pub(crate) fn text_of_exec(&self) -> String {
-        match self {
-            Lost::NotSent { shard, reason } => {
-                format!(
-                    "EXECABORT Transaction discarded because of: node connection lost (shard {shard}: {reason})"
-                )
-            }
-            Lost::Denied { error, .. } => format!("EXECABORT Transaction discarded because of: {error}"),
-            Lost::Broken { .. } | Lost::TimedOut { .. } | Lost::Garbled { .. } => self.text(),
-        }
-    }
-
-    /// What is wrong with the node, without its name.
-    pub(crate) fn reason(&self) -> String {
-        match self {
-            Lost::NotSent { reason, .. } => reason.clone(),
-            Lost::Denied { error, .. } => error.clone(),
-            Lost::Broken { .. } => "connection lost".to_owned(),
-            Lost::TimedOut { after, .. } => format!("no answer in {} ms", after.as_millis()),
-            Lost::Garbled { .. } => "protocol error".to_owned(),
-        }
-    }
-
-    /// What a client is told whose request was held back because a question about its command had no answer: the
-    /// request itself was not sent, whatever became of the question.
-    pub(crate) fn of_question(self) -> Lost {
-        let shard = match self {
-            Lost::NotSent { .. } | Lost::Denied { .. } => return self,
-            Lost::Broken { shard } | Lost::TimedOut { shard, .. } | Lost::Garbled { shard } => shard,
-        };
-        Lost::NotSent { shard, reason: "it did not answer COMMAND INFO".to_owned() }
-    }
-
-    /// What a client is told whose command was not carried out since a value that it needs could not be read: whatever
-    /// became of the question, nothing was changed, and the command may be repeated.
-    pub(crate) fn of_gathering(self) -> Lost {
-        let reason = self.reason();
-        let (Lost::NotSent { shard, .. }
-        | Lost::Denied { shard, .. }
-        | Lost::Broken { shard }
-        | Lost::TimedOut { shard, .. }
-        | Lost::Garbled { shard }) = self;
-        Lost::NotSent { shard, reason }
-    }
-
-    /// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
-    /// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
-    pub(crate) fn text_of_part(&self) -> String {
-        let text = self.text();
-        written_in_part(&text)
-    }
+/// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
+/// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
+pub(crate) fn text_of_part(lost: &Lost) -> String {
+    written_in_part(&lost.text())
 }
 
 /// The error `text` of one part of a command, of which other parts may have been carried out.
@@ -347,13 +262,14 @@ pub(crate) const MERGE_FAILED: &str = "ERR nodes return different results";
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::time::Duration;
 
     #[test]
     fn only_what_was_never_sent_may_be_repeated_by_libraries() {
         let not_sent = Lost::NotSent { shard: "a".into(), reason: "connection refused".into() };
         assert_eq!(not_sent.text(), "TRYAGAIN shard a unavailable: connection refused");
         assert_eq!(
-            not_sent.text_of_part(),
+            text_of_part(&not_sent),
             "ERR shard a unavailable: connection refused; other parts of this command may have been applied"
         );
         for lost in [

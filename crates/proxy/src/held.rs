@@ -20,18 +20,21 @@ pub(crate) mod streams;
 pub(crate) mod watches;
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::Lost;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::held::watches::{Asking, Watches};
 use crate::link::LinkIx;
-use crate::link::pinned::Pinning;
-use crate::link::profiles::{ProfileId, Who};
-use crate::link::{Purpose, Ticket, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
+use crate::link::profiles::Who;
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
-use crate::session::{Owed, Phase, Reason, Session};
+use crate::session::pinning::Pinning;
+use crate::session::{Phase, Reason};
 use command::{Command, Wait};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -63,17 +66,17 @@ const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 impl Core {
     /// Whether a request that must go by itself may be sent now. If not, it is read again when it may.
     pub(crate) fn is_alone(&mut self, session: &mut Session) -> bool {
-        if session.is_pending() {
+        if session.replies.is_pending() {
             debug_assert_eq!(session.pinning, Pinning::No, "who is pinned has one request pending at most");
             session.turn();
         }
-        !session.is_pending()
+        !session.replies.is_pending()
     }
 
     /// A connection to `shard` for the session alone.
     pub(crate) fn hold(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
-        if self.held >= self.limits.held_conns_max {
-            return Err(self.not_sent(shard, "too many clients hold a link of their own"));
+        if self.holders.conns >= self.limits.held_conns_max {
+            return Err(self.engine.not_sent(shard, "too many clients hold a link of their own"));
         }
         let id = self.primary_of(shard)?;
         self.hold_on(session, id)
@@ -83,19 +86,19 @@ impl Core {
     fn hold_on(&mut self, session: &Session, id: NodeId) -> Result<LinkIx, Lost> {
         let ix = self.own_link(session.profile, id)?;
         let shard = self.shard_of_node(id);
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         link.used_by = Use::Held;
-        link.held_by = Some(session.conn);
-        (link.shard, link.watched_slot) = (shard, None);
+        link.features.held_by = Some(session.conn);
+        (link.shard, link.features.watched_slot) = (shard, None);
         link.late_at_most = Instant::NEVER;
-        self.held += 1;
+        self.holders.conns += 1;
         Ok(ix)
     }
 
     /// Sends a request on a connection that the session holds. Nothing behind it is read before it was answered.
     pub(crate) fn send_held(&mut self, session: &mut Session, ix: LinkIx, bytes: &[u8], owed: Owed) {
-        let place = session.reserve(owed);
-        self.enqueue_on(ix, bytes, Asked::by_client(session.conn, place));
+        let place = session.replies.reserve(owed);
+        self.engine.enqueue_on(ix, bytes, Asked::by_client(session.conn, place));
         session.hold.add(Reason::Order);
     }
 
@@ -123,14 +126,14 @@ impl Core {
             self.wait_for_replicas(session, request, patience);
             return Step::Done;
         }
-        match route::route(command, request, &self.topology, keys) {
+        match route::route(command, request, &self.engine.topology, keys) {
             Route::Parts if wait != Wait::BlockAcross => {
                 self.emulate_waiting(session, command, request, keys, patience);
             }
             Route::Parts if streams::is_complete(request, keys) => {
                 self.wait_for_entries(session, request, keys, patience);
             }
-            Route::Parts => self.wait_on(session, self.topology.keyless(), request.bytes, patience),
+            Route::Parts => self.wait_on(session, self.engine.topology.keyless(), request.bytes, patience),
             Route::One(shard) => self.wait_on(session, shard, request.bytes, patience),
         }
         Step::Done
@@ -148,10 +151,10 @@ impl Core {
         if wait != Wait::BlockAcross {
             return self.forward(session, command, request, keys);
         }
-        match route::route(command, request, &self.topology, keys) {
+        match route::route(command, request, &self.engine.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
             Route::Parts if streams::is_complete(request, keys) => self.read_streams(session, request, keys),
-            Route::Parts => self.send(session, command, self.topology.keyless(), request.bytes),
+            Route::Parts => self.send(session, command, self.engine.topology.keyless(), request.bytes),
         }
         Step::Done
     }
@@ -167,15 +170,15 @@ impl Core {
         self.ask_name(node);
         self.send_held(session, node, bytes, Owed::Node);
         self.set_waiting(session, Some(node));
-        self.set_deadline(node, self.now + self.limits.request_timeout + patience);
+        self.engine.set_deadline(node, self.engine.now + self.engine.limits.request_timeout + patience);
     }
 
     /// Asks which number the node gave to the connection. The answer tells how to unblock what is sent behind it, and that
     /// the node has that too, which is in the same write: who sees that a client is blocked may rely on it.
     pub(crate) fn ask_name(&mut self, ix: LinkIx) {
-        let asked = Asked { purpose: Purpose::Name, ..Asked::by_nobody() };
-        self.links[ix].asked_name = true;
-        self.enqueue_on(ix, CLIENT_ID, asked);
+        let asked = Asked { owner: Owner::Task(TaskKind::Name), ..Asked::by_nobody() };
+        self.engine.links[ix].features.asked_name = true;
+        self.engine.enqueue_on(ix, CLIENT_ID, asked);
     }
 
     /// Sends a request that a node has declined again, to the node `id`, over another connection for the session alone.
@@ -190,29 +193,29 @@ impl Core {
     ) -> Result<(), Lost> {
         let ix = self.hold_on(session, id)?;
         if let Aim::Slot(slot) = aim {
-            self.links[ix].watched_slot = Some(slot);
+            self.engine.links[ix].features.watched_slot = Some(slot);
         }
         match watches {
-            true => session.watch = std::mem::take(&mut session.watch).add(ix),
+            true => session.features.watch = std::mem::take(&mut session.features.watch).add(ix),
             false => self.ask_name(ix),
         }
         let request = if watches { request.into() } else { self.shortened(request, ticket.deadline) };
         self.enqueue_again(ix, asks, &request, ticket);
-        match ticket.purpose {
+        match ticket.owner {
             // The whole of which it is a part has its barrier.
-            Purpose::Fan => self.note_part_sent(ticket.conn, ticket.part, ix),
+            Owner::Task(TaskKind::Fan) => self.note_part_sent(ticket.conn, ticket.part, ix),
             _ => session.hold.add(Reason::Order),
         }
         if !watches {
             self.set_waiting(session, Some(ix));
-            self.set_deadline(ix, ticket.deadline);
+            self.engine.set_deadline(ix, ticket.deadline);
         }
         Ok(())
     }
 
     /// The session watches no keys any more, and its transaction, if there is one, is not carried out.
     pub(crate) fn end_watch(&mut self, session: &mut Session) {
-        match std::mem::take(&mut session.watch) {
+        match std::mem::take(&mut session.features.watch) {
             Watch::On(node) => self.unwatch_on(node),
             Watch::Several(watches) => watches.all().for_each(|node| self.unwatch_on(node)),
             Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Lost => {}
@@ -221,13 +224,13 @@ impl Core {
 
     /// What is watched on the connection is not any more, and nobody holds it.
     pub(crate) fn unwatch_on(&mut self, ix: LinkIx) {
-        self.links[ix].held_by = None;
-        self.enqueue_on(ix, UNWATCH, Asked::by_nobody());
+        self.engine.links[ix].features.held_by = None;
+        self.engine.enqueue_on(ix, UNWATCH, Asked::by_nobody());
     }
 
     /// A client goes: what it holds is closed.
     pub(crate) fn let_holds_go(&mut self, session: &mut Session) {
-        let watching = match std::mem::take(&mut session.watch) {
+        let watching = match std::mem::take(&mut session.features.watch) {
             Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
             Watch::Several(watches) => {
                 self.pins.doomed.extend(watches.all());
@@ -235,29 +238,29 @@ impl Core {
             }
             Watch::No | Watch::Lost => None,
         };
-        let waiting = session.waits_on;
+        let waiting = session.wait.on;
         self.set_waiting(session, None);
         self.pins.doomed.extend(watching.into_iter().chain(waiting));
     }
 
     /// The session waits from now on, or does not any more.
     pub(crate) fn set_waiting(&mut self, session: &mut Session, node: Option<LinkIx>) {
-        session.waits_on = node;
-        if std::mem::take(&mut session.is_seen_waiting) {
-            self.counters.clients_blocked -= 1;
-            self.board.publish_clients(self.settings.worker, &self.counters);
+        session.wait.on = node;
+        if std::mem::take(&mut session.wait.is_seen) {
+            self.stats.counters.clients_blocked -= 1;
+            self.board.publish_clients(self.settings.worker, &self.stats.counters);
         }
     }
 
     /// The node has the request for whose answer the session waits: from now on all can see that.
     pub(crate) fn show_waiting(&mut self, session: &mut Session) {
-        if !std::mem::replace(&mut session.is_seen_waiting, true) {
-            self.counters.clients_blocked += 1;
-            self.board.publish_clients(self.settings.worker, &self.counters);
+        if !std::mem::replace(&mut session.wait.is_seen, true) {
+            self.stats.counters.clients_blocked += 1;
+            self.board.publish_clients(self.settings.worker, &self.stats.counters);
         }
         if session.paused {
             // It was paused when its keys were looked at first. Its end must be seen: else it would take an element.
-            self.clients_to_resume.push(session.conn);
+            self.engine.todo.clients_to_resume.push(session.conn);
         }
     }
 
@@ -265,32 +268,32 @@ impl Core {
     /// taken from others. It still gets what it was answered before.
     pub(crate) fn abandon(&mut self, session: &mut Session) {
         self.forget_held_back(session);
-        if let Some(Owed::Fan(fan)) = session.front_owed() {
+        if let Some(Owed::Task(TaskId::Fan(fan))) = session.replies.front_owed() {
             self.leave_fan(fan);
         }
         if let Some(pop) = self.waiting_pop(session) {
             self.abandon_pop(session, pop);
         }
-        if let Some(node) = session.waits_on {
+        if let Some(node) = session.wait.on {
             self.set_waiting(session, None);
             self.pins.doomed.push(node);
             session.hold.remove(Reason::Order);
-            session.forget_pending();
+            session.replies.forget_pending();
             self.count_waiting(session);
         }
         session.phase = Phase::Closing { linger: false };
-        self.pool.give(std::mem::take(&mut session.input));
-        self.recount_client(session);
+        self.engine.pool.give(std::mem::take(&mut session.input.bytes));
+        self.engine.recount_client(session);
     }
 
     /// Lets the client go that waits on the connection `ix`: it is answered as if its time were up. Not if the node has
     /// not yet said how it calls the connection.
     pub(crate) fn end_wait(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         let (profile, id) = (link.profile, link.node);
-        let Some(name) = link.name else { return };
+        let Some(name) = link.features.name else { return };
         if self.ask_to_unblock((profile, id), name, false, Asked::by_nobody()) {
-            self.links[ix].is_sought = true;
+            self.engine.links[ix].features.is_sought = true;
         }
     }
 
@@ -310,10 +313,10 @@ impl Core {
         let Some(ix) = shared.filter(|&ix| self.admit_on(ix).is_ok()) else { return false };
         let reason: &[u8] = if by_error { b"ERROR" } else { b"TIMEOUT" };
         let mut digits = itoa::Buffer::new();
-        let mut bytes = self.pool.take();
+        let mut bytes = self.engine.pool.take();
         encode::request(&mut bytes, &[b"CLIENT", b"UNBLOCK", digits.format(name).as_bytes(), reason]);
-        self.enqueue_on(ix, &bytes, asked);
-        self.pool.give(bytes);
+        self.engine.enqueue_on(ix, &bytes, asked);
+        self.engine.pool.give(bytes);
         true
     }
 
@@ -321,17 +324,17 @@ impl Core {
     /// goes on holding the connection; else whether another client may have it.
     fn end_request(&mut self, session: &mut Session, ix: LinkIx, reply: Option<&[u8]>) -> Option<bool> {
         session.hold.remove(Reason::Order);
-        self.clients_to_resume.push(session.conn);
-        if session.waits_on == Some(ix) {
+        self.engine.todo.clients_to_resume.push(session.conn);
+        if session.wait.on == Some(ix) {
             self.set_waiting(session, None);
             return Some(true);
         }
         let failed = reply.is_none_or(resp::reply::is_error);
-        let has_lost_keys = self.links[ix].has_lost_keys;
-        let watch = match std::mem::take(&mut session.watch).end_asking(ix, failed, has_lost_keys) {
+        let has_lost_keys = self.engine.links[ix].features.has_lost_keys;
+        let watch = match std::mem::take(&mut session.features.watch).end_asking(ix, failed, has_lost_keys) {
             Asking::NotIt(watch) => watch,
             Asking::Ended(watch, left) => {
-                session.watch = watch;
+                session.features.watch = watch;
                 if left == Some(false) {
                     self.lose_watches(session, ix);
                 }
@@ -349,23 +352,23 @@ impl Core {
             }
             watch => (watch, None),
         };
-        session.watch = watch;
+        session.features.watch = watch;
         left
     }
 
     /// Nobody holds the connection `ix` any more: it is the next client's if all on it was answered, and else closed.
     pub(crate) fn return_held(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
-        if link.is_unblocked {
+        let link = &mut self.engine.links[ix];
+        if link.features.is_unblocked {
             // Until that was answered.
             return;
         }
-        if !link.is_clean() || link.is_sought || link.is_altered {
+        if !link.is_clean() || link.features.is_sought || link.features.is_altered {
             return self.pins.doomed.push(ix);
         }
         link.used_by = Use::Pinned;
-        link.has_lost_keys = false;
-        self.held -= 1;
+        link.features.has_lost_keys = false;
+        self.holders.conns -= 1;
         self.give_back(ix);
     }
 }
@@ -378,13 +381,14 @@ impl Proxy {
             let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
             match core.end_request(session, ix, Some(reply)) {
                 None => return,
-                Some(true) => core.links[ix].held_by = None,
+                Some(true) => core.engine.links[ix].features.held_by = None,
                 Some(false) => return core.pins.doomed.push(ix),
             }
         }
         // The answer to UNWATCH is for nobody; but if the node has refused that, keys may still be watched.
-        if core.links[ix].held_by.is_none() {
-            core.links[ix].is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
+        if core.engine.links[ix].features.held_by.is_none() {
+            core.engine.links[ix].features.is_altered |=
+                resp::reply::is_error(reply) && !ticket.is_of_client();
             core.return_held(ix);
         }
     }
@@ -406,7 +410,7 @@ impl Proxy {
             }
         }
         let Some(Peer::Client(session)) = holder.and_then(|conn| self.peers.get_mut(conn)) else { return };
-        if session.watch.is_on(ix) {
+        if session.features.watch.is_on(ix) {
             self.core.lose_watches(session, ix);
         }
         self.answer_seekers(ix);
@@ -416,14 +420,14 @@ impl Proxy {
     pub(crate) fn note_name(&mut self, ix: LinkIx, reply: &[u8]) {
         let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
         let name = digits.and_then(parse_i64);
-        let link = &mut self.core.links[ix];
-        (link.name, link.hides_name) = (name, name.is_none());
-        if let Some(holder) = link.held_by
+        let link = &mut self.core.engine.links[ix];
+        (link.features.name, link.features.hides_name) = (name, name.is_none());
+        if let Some(holder) = link.features.held_by
             && let Some(Peer::Client(session)) = self.peers.get_mut(holder)
         {
-            match session.front_owed() {
-                Some(Owed::Fan(fan)) => self.core.note_part_waits(session, fan, ix),
-                _ if session.waits_on == Some(ix) => {
+            match session.replies.front_owed() {
+                Some(Owed::Task(TaskId::Fan(fan))) => self.core.note_part_waits(session, fan, ix),
+                _ if session.wait.on == Some(ix) => {
                     self.core.show_waiting(session);
                 }
                 _ => {}

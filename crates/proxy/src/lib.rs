@@ -38,6 +38,7 @@ pub mod descriptors;
 mod emulate;
 mod errors;
 mod event;
+mod features;
 mod held;
 mod limits;
 mod link;
@@ -52,16 +53,15 @@ mod reading;
 mod redirect;
 mod replies;
 mod requests;
-mod rounds;
 mod scan;
 mod scripts;
-mod session;
 mod tally;
 mod topology_update;
 mod tracking;
 mod transaction;
-mod walk;
 
+pub use ::engine::limits::Limits as EngineLimits;
+pub use ::engine::rounds::Rounds;
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use limits::{Authority, CrossShard, Limits, Process, Settings, Transactions};
@@ -71,12 +71,12 @@ pub use login::credentials::Credentials;
 pub use login::{ControlJob, Task};
 pub use proxy::Proxy;
 pub use reading::{ReadFrom, Reading};
-pub use rounds::Rounds;
 pub use topology_update::discovered::Discovered;
 pub use topology_update::ejection::Ejecting;
 
-/// Names one connection, of a client or to a node, for as long as it lives.
-pub type ConnId = stdx::Id;
+pub use ::engine::ConnId;
+
+use ::engine::{session, walk};
 
 #[cfg(test)]
 mod testing;

@@ -9,11 +9,13 @@ pub(crate) mod inquiry;
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::{Name, Session};
 use crate::limits::CLIENT_NAME_BYTES_MAX;
 use crate::link::profiles::Profile;
 use crate::local::inquiry::{Gathered, Question};
 use crate::pubsub;
-use crate::session::{Mute, Name, Phase, Session};
+use crate::pubsub::is_restricted;
+use crate::session::{Mute, Phase};
 use command::{About, Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -35,9 +37,9 @@ impl Core {
             return;
         }
         if resp::reply::is_error(reply) {
-            self.tally.count_failed(self.asking, reply);
+            self.stats.tally.count_failed(self.engine.asking, reply);
         }
-        self.answer(session, reply);
+        self.engine.answer(session, reply);
     }
 
     /// Does what `request` asks for, and appends the reply if there is one at once.
@@ -50,9 +52,7 @@ impl Core {
         reply: &mut Vec<u8>,
     ) {
         match local {
-            Local::Ping if session.is_restricted() && request.len() <= 2 => {
-                pubsub::write_pong(request, reply)
-            }
+            Local::Ping if is_restricted(session) && request.len() <= 2 => pubsub::write_pong(request, reply),
             Local::Ping => self.ping(command, request, reply),
             Local::Echo => encode::bulk(reply, request.arg(1)),
             Local::Quit => {
@@ -64,11 +64,11 @@ impl Core {
                 self.end_to_monitor(session);
                 self.end_tracking(session);
                 self.end_transaction(session);
-                session.name = None;
-                session.wishes.replica_reads = false;
+                session.features.name = None;
+                session.features.wishes.replica_reads = false;
                 self.set_reads(session, false);
                 self.change_profile(session, Profile::default());
-                session.login = self.newcomer();
+                session.features.login = self.newcomer();
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
@@ -80,13 +80,13 @@ impl Core {
             Local::Hello => self.hello(session, request, reply),
             Local::Auth if self.has_users_of_nodes() => self.auth_at_nodes(session, request, reply),
             Local::Auth => self.auth(session, request, reply),
-            Local::ClientId => encode::integer(reply, session.client as i64),
+            Local::ClientId => encode::integer(reply, session.origin.client as i64),
             Local::ClientSetname => match self.set_name(session, request.arg(2)) {
                 Ok(()) => encode::simple(reply, b"OK"),
                 Err(text) => errors::write(reply, text),
             },
-            Local::ClientGetname if session.name().is_empty() => encode::null(reply, session.resp3),
-            Local::ClientGetname => encode::bulk(reply, session.name()),
+            Local::ClientGetname if session.features.name().is_empty() => encode::null(reply, session.resp3),
+            Local::ClientGetname => encode::bulk(reply, session.features.name()),
             Local::ClientSetinfo => client_setinfo(request, reply),
             Local::ConfigGet => self.config_get(session.resp3, request, reply),
             // Redis's own word for a primary without replicas, and offset 0.
@@ -108,7 +108,7 @@ impl Core {
                 self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
             }
             Local::ReplicaReads(on) => {
-                session.wishes.replica_reads = on;
+                session.features.wishes.replica_reads = on;
                 self.set_reads(session, on);
                 encode::simple(reply, b"OK");
             }
@@ -146,7 +146,7 @@ impl Core {
 
     /// Microseconds since 1970.
     pub(crate) fn unix_time_us(&self) -> u64 {
-        let unstepped = self.settings.unix_epoch_us + self.now.as_nanos() / 1000;
+        let unstepped = self.settings.unix_epoch_us + self.engine.now.as_nanos() / 1000;
         unstepped.saturating_add_signed(self.board.clock_step_us())
     }
 
@@ -187,15 +187,15 @@ impl Core {
         if let Some(login) = login {
             return self.hello_at_nodes(session, login, (resp3, name), reply);
         }
-        if session.login.must_log_in() {
+        if session.features.login.must_log_in() {
             return errors::write(reply, errors::NO_AUTH_HELLO);
         }
         if let Some(Err(text)) = name.map(|name| self.set_name(session, name)) {
             return errors::write(reply, text);
         }
-        if session.resp3 != resp3 && session.is_pending() {
+        if session.resp3 != resp3 && session.replies.is_pending() {
             // Messages come in the new protocol from now on: not before the client knows.
-            session.raise_barrier(session.next_place());
+            session.replies.raise_barrier(session.replies.next_place());
         }
         self.change_profile(session, Profile { resp3, ..self.profiles.kind(session.profile) });
         write_hello(session, reply);
@@ -204,8 +204,8 @@ impl Core {
     /// The session is called `name` from now on, if that is a name; else what its client is told.
     pub(crate) fn set_name(&mut self, session: &mut Session, name: &[u8]) -> Result<(), &'static str> {
         check_name(name)?;
-        let charge = self.memory.charge(name.len());
-        session.name = (!name.is_empty()).then(|| Box::new(Name { text: name.into(), charge }));
+        let charge = self.engine.memory.charge(name.len());
+        session.features.name = (!name.is_empty()).then(|| Box::new(Name { text: name.into(), charge }));
         Ok(())
     }
 
@@ -234,7 +234,7 @@ pub(crate) fn write_hello(session: &Session, reply: &mut Vec<u8>) {
         encode::bulk(reply, field.as_bytes());
         encode::bulk(reply, value.as_bytes());
     }
-    for (field, value) in [("proto", 2 + i64::from(session.resp3)), ("id", session.client as i64)] {
+    for (field, value) in [("proto", 2 + i64::from(session.resp3)), ("id", session.origin.client as i64)] {
         encode::bulk(reply, field.as_bytes());
         encode::integer(reply, value);
     }

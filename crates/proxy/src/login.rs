@@ -16,10 +16,11 @@ pub(crate) mod passing;
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::Session;
 use crate::local::inquiry::{Gathered, Question};
 use crate::login::passing::DefaultUser;
 use crate::proxy::{Peer, Proxy};
-use crate::session::{Phase, Session};
+use crate::session::Phase;
 use command::{Carry, Command, Flags, Guard, Number};
 use resp::request::{RequestError, RequestLimits, Scanner};
 use resp::{Request, encode};
@@ -198,14 +199,16 @@ impl Core {
     /// [`Login::is_checked`], before anything else is done.
     #[cold]
     pub(crate) fn permit(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) -> bool {
-        let Some(obstacle) = session.login.obstacle(command, self.asking, request) else { return true };
+        let Some(obstacle) = session.features.login.obstacle(command, self.engine.asking, request) else {
+            return true;
+        };
         if let Obstacle::Denied(denied) = obstacle {
             let (reason, object) = match denied {
                 Denied::Command => (Reason::Command, command.name.as_bytes()),
                 Denied::Key(at) => (Reason::Key, request.arg(at)),
                 Denied::Channel(at) => (Reason::Channel, request.arg(at)),
             };
-            self.note_denial(session, reason, object, session.login.name());
+            self.note_denial(session, reason, object, session.features.login.name());
         }
         match obstacle {
             Obstacle::NoAuth => self.refuse(session, errors::NO_AUTH),
@@ -222,10 +225,10 @@ impl Core {
         let denial = Denial {
             count: 1,
             reason,
-            context: if session.transaction.is_some() { Context::Multi } else { Context::Toplevel },
+            context: if session.features.transaction.is_some() { Context::Multi } else { Context::Toplevel },
             object: object.to_vec(),
             user: user.to_vec(),
-            at: self.now,
+            at: self.engine.now,
             client: self.client_line(session).trim_end().to_owned(),
         };
         self.settings.registry.denials().note(denial);
@@ -239,9 +242,9 @@ impl Core {
         name: &[u8],
         password: &[u8],
     ) -> bool {
-        match self.users.authenticate(name, password) {
+        match self.logins.users.authenticate(name, password) {
             Some(user) => {
-                session.login = Login::of(user);
+                session.features.login = Login::of(user);
                 true
             }
             None => {
@@ -254,7 +257,7 @@ impl Core {
     /// `AUTH [user] password`
     pub(crate) fn auth(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let (name, password) = match request.len() {
-            2 if self.users.default_user().needs_no_password() => {
+            2 if self.logins.users.default_user().needs_no_password() => {
                 return errors::write(reply, errors::NO_PASSWORD);
             }
             2 => (DEFAULT, request.arg(1)),
@@ -279,12 +282,12 @@ impl Core {
     /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
     pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
         // What stands behind this request in a pipeline knows of it already.
-        self.users = Arc::clone(&users);
+        self.logins.users = Arc::clone(&users);
         self.ask_workers(session, Question::Users(users), Gathered::Users { deleted });
-        match session.login.among(&self.users) {
-            Some(login) => session.login = login,
+        match session.features.login.among(&self.logins.users) {
+            Some(login) => session.features.login = login,
             None => {
-                session.login = Login::newcomer(&self.users);
+                session.features.login = Login::newcomer(&self.logins.users);
                 session.phase = Phase::Closing { linger: false };
             }
         }
@@ -296,9 +299,9 @@ impl Core {
 
     /// ACL LOAD and SAVE: whoever drives the proxy is to do it, for files are none of our business.
     pub(crate) fn send_job(&mut self, session: &mut Session, task: Task) {
-        let deadline = self.now + self.limits.request_timeout;
+        let deadline = self.engine.now + self.engine.limits.request_timeout;
         let inquiry = self.inquire(session, Gathered::ControlJob(task), self.settings.workers, deadline);
-        self.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
+        self.outside.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
     }
 }
 
@@ -322,7 +325,7 @@ pub enum Task {
 impl Proxy {
     /// What is to be done with the ACL file next.
     pub fn poll_job(&mut self) -> Option<ControlJob> {
-        self.core.jobs.pop_front()
+        self.core.outside.jobs.pop_front()
     }
 
     /// The ACL file was read: the users, which are in the registry already, or what is wrong with the file.
@@ -331,7 +334,7 @@ impl Proxy {
         match outcome {
             Ok(users) => {
                 self.replace_gathered(job.inquiry, Gathered::Users { deleted: None });
-                self.core.questions.push_back((job.inquiry, Arc::new(Question::Users(users))));
+                self.core.tasks.questions.push_back((job.inquiry, Arc::new(Question::Users(users))));
             }
             Err(text) => {
                 self.replace_gathered(job.inquiry, Gathered::Refused(text));
@@ -363,17 +366,17 @@ impl Proxy {
     /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone, or may not listen
     /// any more to what they are subscribed to, are closed.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>) {
-        if users.version() < self.core.users.version() {
+        if users.version() < self.core.logins.users.version() {
             return;
         }
-        self.core.users = Arc::clone(users);
+        self.core.logins.users = Arc::clone(users);
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            match session.login.among(users) {
-                Some(login) if login.user == session.login.user => session.login = login,
+            match session.features.login.among(users) {
+                Some(login) if login.user == session.features.login.user => session.features.login = login,
                 Some(login) => {
-                    session.login = login;
+                    session.features.login = login;
                     // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
                     // carried out.
                     self.core.spoil_transaction(session);

@@ -11,8 +11,9 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::event::CloseReason;
+use crate::features::Session;
+use crate::features::SessionFeatures;
 use crate::proxy::{Peer, Proxy};
-use crate::session::Session;
 use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};
 use std::io::Write as _;
@@ -82,7 +83,7 @@ impl Monitor {
 impl Core {
     /// MONITOR. A second one has no answer, as in Redis.
     pub(crate) fn begin_to_monitor(&mut self, session: &mut Session, reply: &mut Vec<u8>) {
-        let subscribed = session.subscribed.get_or_insert_default();
+        let subscribed = session.features.subscribed.get_or_insert_default();
         if std::mem::replace(&mut subscribed.monitors, true) {
             return;
         }
@@ -94,15 +95,15 @@ impl Core {
 
     /// The session monitors no more.
     pub(crate) fn end_to_monitor(&mut self, session: &mut Session) {
-        if !session.monitors() {
+        if !session.features.monitors() {
             return;
         }
         self.monitor.clients.retain(|conn| *conn != session.conn);
         self.board.monitors.remove(self.settings.worker);
-        if let Some(subscribed) = &mut session.subscribed {
+        if let Some(subscribed) = &mut session.features.subscribed {
             subscribed.monitors = false;
         }
-        session.forget_if_silent();
+        session.features.forget_if_silent();
     }
 
     /// `request` was carried out: whoever monitors is shown it, unless it administers.
@@ -110,7 +111,7 @@ impl Core {
     pub(crate) fn show_request(&mut self, session: &Session, request: &Request<'_>) {
         let command = match command::resolve(request) {
             Resolved::Command(command) => Some(command),
-            Resolved::Unknown if self.asking == command::Number::LEARNED => None,
+            Resolved::Unknown if self.engine.asking == command::Number::LEARNED => None,
             _ => return,
         };
         if command.is_some_and(|command| command.flags.contains(Flags::ADMIN)) {
@@ -122,7 +123,7 @@ impl Core {
         let lines = &mut self.monitor.lines;
         let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
         // Writing to a Vec cannot fail.
-        let _ = write!(lines, "+{seconds}.{micros:06} [{database} {}]", session.peer);
+        let _ = write!(lines, "+{seconds}.{micros:06} [{database} {}]", session.origin.peer);
         for (at, arg) in request.args().enumerate() {
             lines.push(b' ');
             match is_secret(carry, request, at) {
@@ -134,7 +135,7 @@ impl Core {
     }
 }
 
-impl Session {
+impl SessionFeatures {
     /// Whether it monitors.
     pub(crate) fn monitors(&self) -> bool {
         self.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitors)
@@ -159,9 +160,9 @@ impl Proxy {
         for conn in self.core.monitor.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
-            session.push(lines, &mut core.pool);
-            core.list_client(session);
-            if session.is_overfull(lines.len(), &core.limits) {
+            session.replies.push(lines, &mut core.engine.pool);
+            core.engine.list_client(session);
+            if session.replies.is_overfull(lines.len(), &core.engine.limits) {
                 core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(conn);
             }

@@ -10,10 +10,11 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors;
+use crate::features::Session;
 use crate::local::inquiry::{Gathered, Question};
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
-use crate::session::{Reason, Session};
+use crate::session::Reason;
 use crate::transaction::Transaction;
 use command::{Carry, Command, Local, Transaction as Act};
 use resp::Request;
@@ -48,7 +49,7 @@ impl Pause {
     /// Whether `command` is.
     fn concerns(&self, command: &Command, session: &Session) -> bool {
         let executes = command.carry == Carry::Transaction(Act::Execute);
-        let kept_writes = session.transaction.as_deref().is_some_and(Transaction::may_write);
+        let kept_writes = session.features.transaction.as_deref().is_some_and(Transaction::may_write);
         let leaves = command.carry == Carry::Here(Local::Quit);
         self.is_on() && !leaves && (self.all || command.may_write() || executes && kept_writes)
     }
@@ -116,14 +117,14 @@ impl Core {
         }
         session.hold.add(Reason::Pause);
         self.pause.held_back.push(session.conn);
-        self.counters.clients_blocked += 1;
-        self.board.publish_clients(self.settings.worker, &self.counters);
+        self.stats.counters.clients_blocked += 1;
+        self.board.publish_clients(self.settings.worker, &self.stats.counters);
         Some(self.read_again())
     }
 
     /// A client goes: its request is not carried out.
     pub(crate) fn forget_held_back(&mut self, session: &mut Session) {
-        self.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
+        self.stats.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
     }
 }
 
@@ -132,9 +133,9 @@ impl Proxy {
     pub(crate) fn pause(&mut self, order: Option<Order>) {
         let core = &mut self.core;
         match order {
-            None => core.pause.until = core.now,
+            None => core.pause.until = core.engine.now,
             Some(Order { time, all }) => {
-                let began = std::mem::replace(&mut core.pause.until, core.now + time);
+                let began = std::mem::replace(&mut core.pause.until, core.engine.now + time);
                 if began != Instant::NEVER {
                     core.pause.until = core.pause.until.max(began);
                 }
@@ -147,15 +148,15 @@ impl Proxy {
     /// Ends the pause, if its time is up.
     pub(crate) fn end_pause_in_time(&mut self) {
         let core = &mut self.core;
-        if core.pause.until > core.now {
+        if core.pause.until > core.engine.now {
             return;
         }
         for conn in std::mem::take(&mut core.pause).held_back {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                 core.forget_held_back(session);
-                core.clients_to_resume.push(conn);
+                core.engine.todo.clients_to_resume.push(conn);
             }
         }
-        core.board.publish_clients(core.settings.worker, &core.counters);
+        core.board.publish_clients(core.settings.worker, &core.stats.counters);
     }
 }

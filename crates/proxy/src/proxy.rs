@@ -3,20 +3,25 @@
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
 use crate::ConnId;
-use crate::core::{Asked, Control, Core};
+use crate::EngineLimits;
+use crate::core::Core;
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
+use crate::features::Asked;
+use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind};
 use crate::limits::{Limits, Settings};
 use crate::link::LinkIx;
-use crate::link::pinned::Pinning;
-use crate::link::{Due, Link, Purpose, State, Use};
+use crate::link::kept::Kept;
+use crate::link::{Due, State, Use};
+use crate::pubsub::is_slow_subscriber;
 use crate::reading::replicas::Reads;
-use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
-use crate::rounds::Rounds;
-use crate::session::{Owed, Phase, Reason, Session};
+use crate::session::pinning::Pinning;
+use crate::session::{Phase, Reason};
 use crate::walk;
+use engine::engine::Control;
+use engine::rounds::Rounds;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{Instant, Slab, append};
@@ -76,7 +81,7 @@ impl Proxy {
         if let Some(text) = self.core.refusal_of(arrival, self.draining) {
             return Err(errors::reply(text));
         }
-        let (counters, settings) = (&mut self.core.counters, &self.core.settings);
+        let (counters, settings) = (&mut self.core.stats.counters, &self.core.settings);
         let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
         self.core.board.publish_clients(settings.worker, counters);
@@ -85,10 +90,10 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
-            session.login = self.core.newcomer();
+            session.features.login = self.core.newcomer();
             let from = self.core.readers.policy_of(arrival.listener);
             if self.core.readers.are_wanted_by(from) {
-                session.reads = Some(Box::new(Reads::new(from)));
+                session.features.reads = Some(Box::new(Reads::new(from)));
             }
         }
         Ok(conn)
@@ -115,9 +120,9 @@ impl Proxy {
     /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.
     pub fn handle_handshake(&mut self, outcome: Result<(), (String, String)>) {
         match outcome {
-            Ok(()) => self.core.counters.handshakes += 1,
+            Ok(()) => self.core.stats.counters.handshakes += 1,
             Err((peer, reason)) => {
-                self.core.counters.handshakes_failed += 1;
+                self.core.stats.counters.handshakes_failed += 1;
                 self.core.notice(Notice::HandshakeFailed { peer, reason });
             }
         }
@@ -135,9 +140,9 @@ impl Proxy {
             Event::Writable { conn } => self.handle_writable(conn),
             Event::Connected { conn } => {
                 if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
-                    let proof = self.core.proof_of(self.core.links[ix].node);
-                    self.core.links[ix].handle_connected(proof);
-                    self.core.list_link(ix);
+                    let proof = self.core.proof_of(self.core.engine.links[ix].node);
+                    self.core.engine.links[ix].handle_connected(proof);
+                    self.core.engine.list_link(ix);
                 }
             }
             Event::Ended { conn } => match self.peers.get(conn) {
@@ -161,20 +166,20 @@ impl Proxy {
         walk::enter("handle_client_bytes");
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
-        core.counters.client_bytes_in += bytes.len() as u64;
-        core.rounds.note(core.now.since(session.active_at));
-        session.active_at = core.now;
+        core.stats.counters.client_bytes_in += bytes.len() as u64;
+        core.engine.rounds.note(core.engine.now.since(session.active_at));
+        session.active_at = core.engine.now;
         if matches!(session.phase, Phase::Closing { .. } | Phase::Lingering { .. }) {
             return;
         }
-        if session.input.is_empty() {
+        if session.input.bytes.is_empty() {
             let consumed = core.handle_requests(session, bytes);
             if consumed < bytes.len() {
                 // Not one of the pool's: mostly the beginning of one request is left, which may have to stay for long.
-                append(&mut session.input, &bytes[consumed..]);
+                append(&mut session.input.bytes, &bytes[consumed..]);
             }
         } else {
-            append(&mut session.input, bytes);
+            append(&mut session.input.bytes, bytes);
             handle_input(core, session);
         }
         after_reading(core, session);
@@ -199,14 +204,14 @@ impl Proxy {
     fn handle_writable(&mut self, conn: ConnId) {
         match self.peers.get_mut(conn) {
             Some(Peer::Client(session)) => {
-                session.blocked = false;
-                self.core.list_client(session);
+                session.replies.output.blocked = false;
+                self.core.engine.list_client(session);
             }
             Some(&mut Peer::Link(ix)) => {
-                let link = &mut self.core.links[ix];
-                link.blocked = false;
-                link.handle_progress(self.core.now);
-                self.core.list_link(ix);
+                let link = &mut self.core.engine.links[ix];
+                link.outgoing.blocked = false;
+                link.handle_progress(self.core.engine.now);
+                self.core.engine.list_link(ix);
             }
             None => {}
         }
@@ -217,9 +222,9 @@ impl Proxy {
         let core = &mut self.core;
         match self.peers.get_mut(conn) {
             Some(Peer::Client(session)) => {
-                core.counters.client_bytes_out += count as u64;
-                session.handle_sent(count, core.now, &mut core.pool);
-                core.recount_client(session);
+                core.stats.counters.client_bytes_out += count as u64;
+                session.handle_sent(count, core.engine.now, &mut core.engine.pool);
+                core.engine.recount_client(session);
                 core.resume_next_turn(session);
                 if session.pinning != Pinning::No {
                     core.pins.to_relay.push(conn);
@@ -228,23 +233,23 @@ impl Proxy {
                 self.follow_up();
             }
             Some(&mut Peer::Link(ix)) => {
-                core.counters.node_bytes_out += count as u64;
-                let link = &mut core.links[ix];
-                link.handle_sent(count, &mut core.pool);
-                if link.blocked {
-                    link.note_blocked(core.now);
-                    core.check_at = core.check_at.min(link.deadline(&core.limits));
+                core.stats.counters.node_bytes_out += count as u64;
+                let link = &mut core.engine.links[ix];
+                link.handle_sent(count, &mut core.engine.pool);
+                if link.outgoing.blocked {
+                    link.note_blocked(core.engine.now);
+                    core.engine.check_at = core.engine.check_at.min(link.deadline(&core.engine.limits));
                 }
                 if link.queued_bytes() > 0 {
-                    link.list(ix, &mut core.links_to_send);
+                    link.list(ix, &mut core.engine.todo.links_to_send);
                 }
-                core.recount_link(ix);
-                let link = &core.links[ix];
+                core.engine.recount_link(ix);
+                let link = &core.engine.links[ix];
                 if link.used_by == Use::Pinned
-                    && link.queued_bytes() <= core.limits.relay_bytes_max / 2
+                    && link.queued_bytes() <= core.engine.limits.relay_bytes_max / 2
                     && let Some(ticket) = link.tickets().last()
                 {
-                    core.clients_to_resume.push(ticket.conn);
+                    core.engine.todo.clients_to_resume.push(ticket.conn);
                     self.follow_up();
                 }
             }
@@ -265,7 +270,7 @@ impl Proxy {
             // Who was resumed may have given up a permit for which others wait, or a connection.
             let has_resumed = self.resume_clients();
             let serves = self.serve_woken();
-            let asks = !self.core.questions.is_empty();
+            let asks = !self.core.tasks.questions.is_empty();
             if asks {
                 self.put_question();
             }
@@ -301,15 +306,21 @@ impl Proxy {
     /// Closes a connection that is of no use any more; what is in flight on it is lost.
     pub(crate) fn let_go(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         if let Some(conn) = link.conn() {
-            core.controls.push_back(Control::Close { conn });
+            core.engine.todo.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
         let (reason, shard, used_by) = (String::new(), link.shard, link.used_by);
-        let (tickets, _) = link.fail(reason, core.now, &core.limits, &mut core.prng, &mut core.pool);
+        let (tickets, _) = link.fail(
+            reason,
+            core.engine.now,
+            &core.engine.limits,
+            &mut core.engine.prng,
+            &mut core.engine.pool,
+        );
         core.vacate(ix);
-        let shard = core.shard_name(shard).to_owned();
+        let shard = core.engine.shard_name(shard).to_owned();
         for ticket in tickets {
             if used_by.has_barriers() {
                 self.lift_barrier(ticket);
@@ -320,15 +331,15 @@ impl Proxy {
 
     /// Reads on for clients that had been paused. Whether there were any.
     fn resume_clients(&mut self) -> bool {
-        let has_any = !self.core.clients_to_resume.is_empty();
-        while let Some(conn) = self.core.clients_to_resume.pop() {
+        let has_any = !self.core.engine.todo.clients_to_resume.is_empty();
+        while let Some(conn) = self.core.engine.todo.clients_to_resume.pop() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
             core.lay_in(session);
             handle_input(core, session);
             if session.paused && core.may_receive(session) {
                 session.paused = false;
-                core.controls.push_back(Control::Resume { conn });
+                core.engine.todo.controls.push_back(Control::Resume { conn });
             }
             after_reading(core, session);
             self.close_if_finished(conn);
@@ -338,16 +349,16 @@ impl Proxy {
 
     /// Whether clients wait for the next turn, which must begin at once then.
     pub fn has_postponed(&self) -> bool {
-        !self.core.clients_of_next_turn.is_empty() || self.core.has_listing_to_put()
+        !self.core.engine.todo.clients_of_next_turn.is_empty() || self.core.has_listing_to_put()
     }
 
     /// Goes on with the clients that have had their share of the last turn. To be called after a turn's events and before
     /// its actions.
     pub fn resume_postponed(&mut self, now: Instant) {
-        self.core.inquiries.begin_turn();
+        self.core.tasks.inquiries.begin_turn();
         if self.has_postponed() {
             self.core.begin(now);
-            self.core.clients_to_resume.append(&mut self.core.clients_of_next_turn);
+            self.core.engine.todo.clients_to_resume.append(&mut self.core.engine.todo.clients_of_next_turn);
             self.put_listing();
             self.follow_up();
         }
@@ -356,17 +367,18 @@ impl Proxy {
     /// Closes a client that has nothing more to say or to hear.
     pub(crate) fn close_if_finished(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        if !session.is_quiet() {
+        if !session.replies.is_quiet() {
             return;
         }
         match session.phase {
             Phase::Open | Phase::Lingering { .. } => {}
             Phase::Ending if session.paused || session.hold.has(Reason::Question) => {}
             Phase::Closing { linger: true } => {
-                session.phase = Phase::Lingering { until: self.core.now + self.core.limits.linger };
-                self.core.controls.push_back(Control::Finish { conn });
+                session.phase =
+                    Phase::Lingering { until: self.core.engine.now + self.core.engine.limits.linger };
+                self.core.engine.todo.controls.push_back(Control::Finish { conn });
                 // A paused client is read again, to see its end.
-                self.core.controls.push_back(Control::Resume { conn });
+                self.core.engine.todo.controls.push_back(Control::Resume { conn });
             }
             Phase::Ending | Phase::Closing { linger: false } => self.close_client(conn),
         }
@@ -380,46 +392,49 @@ impl Proxy {
         core.unsubscribe_from_all(&mut session);
         core.end_to_monitor(&mut session);
         core.end_tracking(&mut session);
-        core.profiles.leave(session.profile, core.now);
+        core.profiles.leave(session.profile, core.engine.now);
         core.let_holds_go(&mut session);
         core.forget_held_back(&mut session);
         core.end_transaction(&mut session);
-        core.memory.recount(&mut session.counted_bytes, 0);
-        core.memory.recount_unread(&mut session.counted_unread_bytes, 0);
-        core.counters.clients -= 1;
+        core.engine.memory.recount(&mut session.counted.bytes, 0);
+        core.engine.memory.recount_unread(&mut session.counted.unread_bytes, 0);
+        core.stats.counters.clients -= 1;
         core.board.leave_seat();
-        core.board.publish_clients(core.settings.worker, &core.counters);
-        core.clients_waiting -= usize::from(session.waiting);
-        for owed in session.dismantle(&mut core.pool) {
+        core.board.publish_clients(core.settings.worker, &core.stats.counters);
+        core.engine.clients_waiting -= usize::from(session.is_counted_waiting);
+        for owed in session.dismantle(&mut core.engine.pool) {
             match owed {
-                Owed::Node | Owed::Exec | Owed::Subscription | Owed::Receivers(_) => {}
-                Owed::Merge(merge) => {
-                    if let Some(mut merge) = core.merges.remove(merge) {
-                        core.memory.recount(&mut merge.counted_bytes, 0);
+                Owed::Node
+                | Owed::Task(TaskId::Exec)
+                | Owed::Task(TaskId::Subscription)
+                | Owed::Task(TaskId::Receivers(_)) => {}
+                Owed::Task(TaskId::Merge(merge)) => {
+                    if let Some(mut merge) = core.tasks.merges.remove(merge) {
+                        core.engine.memory.recount(&mut merge.counted_bytes, 0);
                     }
                 }
-                Owed::Inquiry(inquiry) => drop(core.inquiries.remove(inquiry)),
-                Owed::Login(attempt) => drop(core.passing.attempts.remove(attempt)),
-                Owed::Judged(judged) => drop(core.forget_judgement(judged)),
-                Owed::Execution(execution) => core.leave_execution(execution),
-                Owed::Replay(replay) => {
-                    if let Owed::Mixture(mixture) = core.forget_replay(replay) {
+                Owed::Task(TaskId::Inquiry(inquiry)) => drop(core.tasks.inquiries.remove(inquiry)),
+                Owed::Task(TaskId::Login(attempt)) => drop(core.logins.passing.attempts.remove(attempt)),
+                Owed::Task(TaskId::Judged(judged)) => drop(core.forget_judgement(judged)),
+                Owed::Task(TaskId::Execution(execution)) => core.leave_execution(execution),
+                Owed::Task(TaskId::Replay(replay)) => {
+                    if let Owed::Task(TaskId::Mixture(mixture)) = core.forget_replay(replay) {
                         core.forget_mixture(mixture);
                     }
                 }
-                Owed::Repeat(repeat) => core.forget_repeat(repeat),
-                Owed::Scan(scan) => core.forget_scan(scan),
-                Owed::Emulation(emulation) => core.leave_emulation(emulation),
-                Owed::Fan(fan) => core.leave_fan(fan),
-                Owed::Mixture(mixture) => core.forget_mixture(mixture),
+                Owed::Task(TaskId::Repeat(repeat)) => core.forget_repeat(repeat),
+                Owed::Task(TaskId::Scan(scan)) => core.forget_scan(scan),
+                Owed::Task(TaskId::Emulation(emulation)) => core.leave_emulation(emulation),
+                Owed::Task(TaskId::Fan(fan)) => core.leave_fan(fan),
+                Owed::Task(TaskId::Mixture(mixture)) => core.forget_mixture(mixture),
             }
         }
-        core.close(conn);
+        core.engine.close(conn);
     }
 
     /// What to do next; `None` when all is done for this turn. Nodes come before clients, so that they can start.
     pub fn poll_action(&mut self) -> Option<Action<'_>> {
-        if let Some(control) = self.core.controls.pop_front() {
+        if let Some(control) = self.core.engine.todo.controls.pop_front() {
             return Some(match control {
                 Control::Connect { conn, node } => Action::Connect { conn, node },
                 Control::Pause { conn } => Action::Pause { conn },
@@ -428,17 +443,17 @@ impl Proxy {
                 Control::Close { conn } => Action::Close { conn },
             });
         }
-        while let Some(ix) = self.core.links_to_send.pop() {
-            let link = &mut self.core.links[ix];
-            link.listed = false;
+        while let Some(ix) = self.core.engine.todo.links_to_send.pop() {
+            let link = &mut self.core.engine.links[ix];
+            link.outgoing.listed = false;
             if let Some(conn) = link.conn()
-                && !link.blocked
+                && !link.outgoing.blocked
                 && !link.output().is_empty()
             {
-                return Some(Action::Send { conn, bytes: self.core.links[ix].output() });
+                return Some(Action::Send { conn, bytes: self.core.engine.links[ix].output() });
             }
             // It is counted when it is sent; this stays.
-            self.core.recount_link(ix);
+            self.core.engine.recount_link(ix);
         }
         self.poll_reply()
     }
@@ -447,18 +462,18 @@ impl Proxy {
     pub fn poll_reply(&mut self) -> Option<Action<'_>> {
         let conn = self.next_client_to_send()?;
         match self.peers.get(conn) {
-            Some(Peer::Client(session)) => Some(Action::Send { conn, bytes: session.output() }),
+            Some(Peer::Client(session)) => Some(Action::Send { conn, bytes: session.replies.output() }),
             _ => None,
         }
     }
 
     /// The next client that has something to send.
     fn next_client_to_send(&mut self) -> Option<ConnId> {
-        while let Some(conn) = self.core.clients_to_send.pop() {
+        while let Some(conn) = self.core.engine.todo.clients_to_send.pop() {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                session.listed = false;
-                self.core.recount_client(session);
-                if !session.output().is_empty() && !self.core.cork.hold(session) {
+                session.replies.output.listed = false;
+                self.core.engine.recount_client(session);
+                if !session.replies.output().is_empty() && !self.core.engine.cork.hold(session) {
                     return Some(conn);
                 }
             }
@@ -468,16 +483,16 @@ impl Proxy {
 
     /// When [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
-        let soon = self.sweep_at.min(self.core.check_at);
-        let soon = soon.min(self.core.inquiries.deadline()).min(self.core.pause.until);
+        let soon = self.sweep_at.min(self.core.engine.check_at);
+        let soon = soon.min(self.core.tasks.inquiries.deadline()).min(self.core.pause.until);
         let soon = soon.min(self.core.readers.deadline()).min(self.core.ejection_deadline());
-        soon.min(self.core.retry_queue.due_at).min(self.core.waits.deadline())
+        soon.min(self.core.retry_queue.due_at).min(self.core.tasks.waits.deadline())
     }
 
     /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
     pub fn handle_timeouts(&mut self, now: Instant) {
         self.core.begin(now);
-        if self.core.check_at <= now {
+        if self.core.engine.check_at <= now {
             self.check_nodes();
         }
         if self.core.retry_queue.due_at <= now {
@@ -501,11 +516,11 @@ impl Proxy {
 
     /// Connects, gives up, and tells those whose time is up.
     fn check_nodes(&mut self) {
-        let now = self.core.now;
-        for ix in self.core.links.indexes() {
+        let now = self.core.engine.now;
+        for ix in self.core.engine.links.indexes() {
             loop {
-                let link = &mut self.core.links[ix];
-                match link.due(now, &self.core.limits) {
+                let link = &mut self.core.engine.links[ix];
+                match link.due(now, &self.core.engine.limits) {
                     Due::Nothing => break,
                     Due::Connect => self.connect(ix),
                     Due::Fail(reason) => self.fail_link(ix, Fault::Gone(reason.to_owned())),
@@ -522,18 +537,18 @@ impl Proxy {
                 }
             }
         }
-        let limits = &self.core.limits;
-        let deadlines = self.core.links.iter().map(|link| link.deadline(limits));
-        self.core.check_at = deadlines.min().unwrap_or(Instant::NEVER);
+        let limits = &self.core.engine.limits;
+        let deadlines = self.core.engine.links.iter().map(|link| link.deadline(limits));
+        self.core.engine.check_at = deadlines.min().unwrap_or(Instant::NEVER);
     }
 
     /// Asks for a connection to the node.
     fn connect(&mut self, ix: LinkIx) {
         let conn = self.peers.insert(Peer::Link(ix));
-        let deadline = self.core.now + self.core.limits.connect_timeout;
-        self.core.links[ix].state = State::Connecting { conn, deadline };
-        let id = self.core.links[ix].node;
-        self.core.controls.push_back(Control::Connect { conn, node: id });
+        let deadline = self.core.engine.now + self.core.engine.limits.connect_timeout;
+        self.core.engine.links[ix].state = State::Connecting { conn, deadline };
+        let id = self.core.engine.links[ix].node;
+        self.core.engine.todo.controls.push_back(Control::Connect { conn, node: id });
     }
 
     /// Once a second: clients that overstay, nodes that are silent, counts for the others.
@@ -542,26 +557,27 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             self.sweep_client(conn);
         }
-        while let Some(ix) = self.core.next_unused_link(self.core.now) {
+        while let Some(ix) = self.core.next_unused_link(self.core.engine.now) {
             self.let_go(ix);
         }
         // Before those that are silent are asked whether they live: their answers would make them look as if they were used.
         while let Some(ix) = self
             .core
-            .next_stale(self.core.now)
+            .next_stale(self.core.engine.now)
             .or_else(|| self.core.next_deserted())
             .or_else(|| self.core.next_untracked())
         {
             self.let_go(ix);
         }
-        for ix in self.core.links.indexes() {
-            self.core.links[ix].passed_over_bytes = 0;
-            self.core.links[ix].shrink();
-            if self.core.links[ix].wants_probe(self.core.now, &self.core.limits) {
+        for ix in self.core.engine.links.indexes() {
+            self.core.engine.links[ix].incoming.passed_over_bytes = 0;
+            self.core.engine.links[ix].shrink();
+            if self.core.engine.links[ix].wants_probe(self.core.engine.now, &self.core.engine.limits) {
                 let conn = ConnId { index: 0, generation: 0 };
-                let asked = Asked { conn, place: 0, part: 0, purpose: Purpose::Probe, kept: Kept::NO };
-                let probe = self.core.links[ix].probe();
-                self.core.enqueue_on(ix, probe, asked);
+                let asked =
+                    Asked { conn, place: 0, part: 0, owner: Owner::Task(TaskKind::Probe), kept: Kept::NO };
+                let probe = self.core.engine.links[ix].probe();
+                self.core.engine.enqueue_on(ix, probe, asked);
             }
         }
         self.core.forget_profiles();
@@ -575,30 +591,31 @@ impl Proxy {
     /// What came and went since the last sweep, for a second.
     fn measure_rates(&mut self) {
         let core = &mut self.core;
-        let nanos = core.now.since(self.swept_at).as_nanos().max(1);
+        let nanos = core.engine.now.since(self.swept_at).as_nanos().max(1);
         let rate = |count: u64, earlier: u64| (u128::from(count - earlier) * 1_000_000_000 / nanos) as u64;
-        let (counters, swept) = (&mut core.counters, &self.counters_swept);
+        let (counters, swept) = (&mut core.stats.counters, &self.counters_swept);
         counters.requests_per_s = rate(counters.requests, swept.requests);
         counters.bytes_in_per_s = rate(counters.client_bytes_in, swept.client_bytes_in);
         counters.bytes_out_per_s = rate(counters.client_bytes_out, swept.client_bytes_out);
-        (self.swept_at, self.counters_swept) = (core.now, core.counters);
+        (self.swept_at, self.counters_swept) = (core.engine.now, core.stats.counters);
     }
 
     /// Closes a client that overstays; takes back what an idle one does not need.
     fn sweep_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let (now, limits) = (self.core.now, &self.core.limits);
-        let is_slow = session.is_slow_subscriber(0, now, limits);
+        let (now, limits) = (self.core.engine.now, &self.core.engine.limits);
+        let idle_timeout = self.core.limits.idle_timeout;
+        let is_slow = is_slow_subscriber(session, 0, now, &self.core.limits);
         let reason = match session.phase {
             Phase::Lingering { until } if until <= now => return self.close_client(conn),
             Phase::Lingering { .. } => return,
             _ if session.is_stalled(now, limits) => Some(CloseReason::OutputLimit),
             _ if is_slow => Some(CloseReason::SlowSubscriber),
             _ if half_request_is_late(session, now, limits) => Some(CloseReason::HalfRequest),
-            _ if !limits.idle_timeout.is_zero()
-                && session.is_quiet()
-                && !session.is_listening()
-                && now.since(session.active_at) >= limits.idle_timeout =>
+            _ if !idle_timeout.is_zero()
+                && session.replies.is_quiet()
+                && !session.features.is_listening()
+                && now.since(session.active_at) >= idle_timeout =>
             {
                 Some(CloseReason::Idle)
             }
@@ -608,7 +625,7 @@ impl Proxy {
             self.core.note_closed(session, reason);
             return self.close_client(conn);
         }
-        if session.is_quiet() && now.since(session.active_at) >= SWEEP_EVERY {
+        if session.replies.is_quiet() && now.since(session.active_at) >= SWEEP_EVERY {
             session.shrink();
         }
     }
@@ -624,7 +641,7 @@ impl Proxy {
             {
                 session.phase = Phase::Ending;
                 let pop = self.core.waiting_pop(session);
-                if let Some(node) = session.waits_on {
+                if let Some(node) = session.wait.on {
                     self.core.end_wait(node);
                 }
                 if let Some(pop) = pop {
@@ -637,45 +654,47 @@ impl Proxy {
 
     /// Whether every client has gone, and what they left half done is done.
     pub fn is_drained(&self) -> bool {
-        self.core.counters.clients == 0 && self.core.emulations.is_empty() && self.core.executions.is_empty()
+        self.core.stats.counters.clients == 0
+            && self.core.tasks.emulations.is_empty()
+            && self.core.tasks.executions.is_empty()
     }
 
     /// How long clients' rounds were, since the proxy began.
     pub fn rounds(&self) -> Rounds {
-        self.core.rounds
+        self.core.engine.rounds
     }
 
     /// How many clients have requests pending.
     pub fn clients_waiting(&self) -> usize {
-        self.core.clients_waiting
+        self.core.engine.clients_waiting
     }
 
     /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
     /// connection.
     pub fn in_flight(&self) -> usize {
         let is_shared = |link: &&Link| matches!(link.used_by, Use::Shared | Use::Replica);
-        let shared = self.core.links.iter().filter(is_shared);
+        let shared = self.core.engine.links.iter().filter(is_shared);
         shared.map(Link::in_flight).sum()
     }
 
     /// How many split requests wait for replies; 0 once no client is left.
     pub fn merges_pending(&self) -> usize {
-        self.core.merges.len()
+        self.core.tasks.merges.len()
     }
 
     /// How many questions over all workers, shards or time wait for their answers; 0 once no client is left.
     pub fn inquiries_pending(&self) -> usize {
-        self.core.inquiries.len()
+        self.core.tasks.inquiries.len()
     }
 
     /// How many commands over several shards are being carried out; 0 once no client is left and nodes have answered.
     pub fn emulations_pending(&self) -> usize {
-        self.core.emulations.len()
+        self.core.tasks.emulations.len()
     }
 
     /// How many transactions over several shards are being carried out; 0 once no client is left and nodes have answered.
     pub fn executions_pending(&self) -> usize {
-        self.core.executions.len()
+        self.core.tasks.executions.len()
     }
 
     /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.
@@ -685,85 +704,87 @@ impl Proxy {
 
     /// How many connections clients hold to watch keys or to wait for elements; 0 once no client is left.
     pub fn conns_held(&self) -> usize {
-        self.core.held
+        self.core.holders.conns
     }
 
     /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
     pub fn held_bytes(&self) -> usize {
-        self.core.memory.held_bytes()
+        self.core.engine.memory.held_bytes()
     }
 
     /// What is to be logged.
     pub fn poll_notice(&mut self) -> Option<Notice> {
-        self.core.notices.pop_front()
+        self.core.outside.notices.pop_front()
     }
 
     /// How long a connection to a node may take until it is given up.
     pub fn connect_timeout(&self) -> Duration {
-        self.core.limits.connect_timeout
+        self.core.engine.limits.connect_timeout
     }
 
     /// This worker's counts.
     pub fn counters(&self) -> &Counters {
-        &self.core.counters
+        &self.core.stats.counters
     }
 }
 
 /// Carries out what waits in the session's input.
 fn handle_input(core: &mut Core, session: &mut Session) {
-    let mut input = std::mem::take(&mut session.input);
+    let mut input = std::mem::take(&mut session.input.bytes);
     let consumed = core.handle_requests(session, &input);
-    if consumed > 0 && session.request_began.is_some() {
+    if consumed > 0 && session.input.began.is_some() {
         // The rest belongs to another request, which has just begun.
-        session.request_began = Some(core.now);
+        session.input.began = Some(core.engine.now);
     }
     let rest = input.len() - consumed;
     if rest > 0 && rest > input.capacity() / 4 {
         input.drain(..consumed);
-        session.input = input;
+        session.input.bytes = input;
         return;
     }
     // As above: a large buffer does not stay with the client for the beginning of a request.
     if rest > 0 {
-        append(&mut session.input, &input[consumed..]);
+        append(&mut session.input.bytes, &input[consumed..]);
     }
-    core.pool.give(input);
+    core.engine.pool.give(input);
 }
 
 /// Pauses a client that may not send more now, and watches over its unfinished request.
 fn after_reading(core: &mut Core, session: &mut Session) {
     if matches!(session.phase, Phase::Closing { .. }) {
-        core.pool.give(std::mem::take(&mut session.input));
-    } else if session.input.len() > core.limits.request_bytes_max {
+        core.engine.pool.give(std::mem::take(&mut session.input.bytes));
+    } else if session.input.bytes.len() > core.engine.limits.request_bytes_max {
         let mark = session.mark();
         core.refuse(session, errors::REQUEST_TOO_BIG);
-        session.silence(mark, &mut core.pool);
+        session.silence(mark, &mut core.engine.pool);
         session.phase = Phase::Closing { linger: true };
         core.note_closed(session, CloseReason::Protocol);
     }
-    core.recount_client(session);
+    core.engine.recount_client(session);
     let must_wait = match session.phase {
         Phase::Open => !core.may_receive(session),
         // It is not finished: it goes on as one that was paused does. The rest of a large request may yet have to come.
-        Phase::Ending => session.has_unread && !(core.is_uploading(session) && core.may_receive(session)),
+        Phase::Ending => {
+            session.input.has_unread && !(core.is_uploading(session) && core.may_receive(session))
+        }
         Phase::Closing { .. } | Phase::Lingering { .. } => false,
     };
     if must_wait && !session.paused {
         session.paused = true;
-        core.controls.push_back(Control::Pause { conn: session.conn });
+        core.engine.todo.controls.push_back(Control::Pause { conn: session.conn });
     }
-    session.request_began = match session.request_began {
+    session.input.began = match session.input.began {
         _ if session.paused || session.is_blocked() => None,
         // While a large request is passed on, every piece of it counts as a beginning.
         began if core.is_uploading(session) => began,
-        _ if session.input.is_empty() => None,
-        None => Some(core.now),
+        _ if session.input.bytes.is_empty() => None,
+        None => Some(core.engine.now),
         began => began,
     };
 }
 
 /// Whether a request began to arrive long ago and still is not all there. A large one gets a second more for each KiB.
-fn half_request_is_late(session: &Session, now: Instant, limits: &Limits) -> bool {
-    let allowed = limits.half_request_timeout + Duration::from_secs(session.input.len() as u64 / 1024);
-    !session.paused && session.request_began.is_some_and(|began| now.since(began) > allowed)
+fn half_request_is_late(session: &Session, now: Instant, limits: &EngineLimits) -> bool {
+    let allowed = limits.half_request_timeout + Duration::from_secs(session.input.bytes.len() as u64 / 1024);
+    !session.paused && session.input.began.is_some_and(|began| now.since(began) > allowed)
 }

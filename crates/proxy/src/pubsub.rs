@@ -25,23 +25,26 @@ pub(crate) mod homes;
 pub(crate) mod subscriptions;
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::features::Asked;
+use crate::features::{Link, Owner, SessionFeatures, TaskKind, Ticket};
+use crate::features::{Owed, Session, TaskId};
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::link::{Link, Purpose, State, Ticket, Use};
+use crate::link::ProfileId;
+use crate::link::kept::Kept;
+use crate::link::{State, Use};
 use crate::login::passing::is_denial;
-use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::audience::{Ear, Receivers};
 use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
-use crate::redirect::{Declined, Kept};
+use crate::redirect::Declined;
 use crate::replies::Fault;
 use crate::requests::Step;
-use crate::session::{Owed, Session};
 use crate::tracking::invalidations::changes_of;
 use command::{Carry, Command, Flags, Local, PubSubQuestion, Topic as Kind};
+use engine::memory::Charge;
 use resp::reply::{as_bulk, as_integer, elements, is_error};
 use resp::{Request, encode};
 use std::collections::{BTreeMap, BTreeSet};
@@ -147,19 +150,19 @@ impl Core {
 
     fn subscribe_to(&mut self, session: &mut Session, kind: Kind, name: &[u8]) {
         let conn = session.conn;
-        let (id, waits) = match session.topic(kind, name) {
+        let (id, waits) = match session.features.topic(kind, name) {
             Some(id) => (id, self.subscriptions.topics.get(id).is_some_and(|topic| topic.waits(conn))),
             None => match self.topic_for(session, kind, name) {
                 Ok(id) => (id, !self.join(session, kind, id)),
                 Err(text) => return self.refuse(session, &text),
             },
         };
-        let count = session.subscriptions(kind);
+        let count = session.features.subscriptions(kind);
         if !waits {
             return self.tell(session, kind.subscribe(), Some(name), count);
         }
-        let place = session.reserve(Owed::Subscription);
-        session.subscribed.get_or_insert_default().awaits = Some(place);
+        let place = session.replies.reserve(Owed::Task(TaskId::Subscription));
+        session.features.subscribed.get_or_insert_default().awaits = Some(place);
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         let others_wait = topic.is_waited_for();
         topic.wait(conn, Wait { place, count, resp3: session.resp3 });
@@ -191,7 +194,7 @@ impl Core {
                 .and_then(|()| self.admit_source(Origin { shard, profile }))
                 .map_err(|lost| lost.text())?;
         }
-        let speaker = self.topology.shard_of(name);
+        let speaker = self.engine.topology.shard_of(name);
         Ok(known.unwrap_or_else(|| self.subscriptions.topics.insert(profile, (kind, name), home, speaker)))
     }
 
@@ -200,9 +203,9 @@ impl Core {
         let is_full = self.subscriptions.sources.len() >= self.limits.profile_nodes_max;
         match origin.profile {
             ProfileId::FIRST => Ok(()),
-            ProfileId::NONE => Err(self.not_sent(origin.shard, errors::NO_PROFILE)),
+            ProfileId::NONE => Err(self.engine.not_sent(origin.shard, errors::NO_PROFILE)),
             _ if is_full && !self.subscriptions.has_source(origin) => {
-                Err(self.not_sent(origin.shard, errors::USER_NODES_MAX))
+                Err(self.engine.not_sent(origin.shard, errors::USER_NODES_MAX))
             }
             _ => Ok(()),
         }
@@ -220,15 +223,15 @@ impl Core {
             Kind::Channel => is_notification(name),
             Kind::ShardChannel => false,
         };
-        (!is_everywhere).then(|| self.topology.shard_of(name))
+        (!is_everywhere).then(|| self.engine.topology.shard_of(name))
     }
 
     /// Subscribes the session to a topic that it has not. Whether the nodes have confirmed before.
     fn join(&mut self, session: &mut Session, kind: Kind, id: Id) -> bool {
-        self.counters.subscribers += u64::from(!session.has_topics());
+        self.stats.counters.subscribers += u64::from(!session.features.has_topics());
         let is_there = self.subscriptions.topics.join(id, session.conn);
         let Some(topic) = self.subscriptions.topics.get(id) else { return false };
-        session.subscribed.get_or_insert_default().insert(kind, &topic.name, id);
+        session.features.subscribed.get_or_insert_default().insert(kind, &topic.name, id);
         if is_there {
             self.board.audience.add_client(self.ear(topic.profile), kind, &topic.name);
         }
@@ -238,15 +241,17 @@ impl Core {
     /// UNSUBSCRIBE and its kin, of those that are named or of all.
     pub(crate) fn unsubscribe(&mut self, session: &mut Session, kind: Kind, request: &Request<'_>) {
         for name in request.args().skip(1) {
-            match session.topic(kind, name) {
+            match session.features.topic(kind, name) {
                 Some(id) => self.leave(session, kind, id, true),
-                None => self.tell(session, kind.unsubscribe(), Some(name), session.subscriptions(kind)),
+                None => {
+                    self.tell(session, kind.unsubscribe(), Some(name), session.features.subscriptions(kind))
+                }
             }
         }
         if request.len() == 1 {
-            let all = session.topics(kind);
+            let all = session.features.topics(kind);
             if all.is_empty() {
-                self.tell(session, kind.unsubscribe(), None, session.subscriptions(kind));
+                self.tell(session, kind.unsubscribe(), None, session.features.subscriptions(kind));
             }
             all.into_iter().for_each(|id| self.leave(session, kind, id, true));
         }
@@ -256,7 +261,7 @@ impl Core {
     /// The session is subscribed to nothing any more, and not told so: it is reset or gone.
     pub(crate) fn unsubscribe_from_all(&mut self, session: &mut Session) {
         for kind in Kind::ALL {
-            session.topics(kind).into_iter().for_each(|id| self.leave(session, kind, id, false));
+            session.features.topics(kind).into_iter().for_each(|id| self.leave(session, kind, id, false));
         }
     }
 
@@ -267,8 +272,8 @@ impl Core {
         let Some((subscription, deserted)) = self.subscriptions.topics.leave(id, session.conn) else {
             return;
         };
-        session.forget_topic(kind, &name);
-        self.counters.subscribers -= u64::from(!session.has_topics());
+        session.features.forget_topic(kind, &name);
+        self.stats.counters.subscribers -= u64::from(!session.features.has_topics());
         if subscription.waits.is_empty() {
             self.board.audience.remove_client(ear, kind, &name);
         }
@@ -277,13 +282,14 @@ impl Core {
         if !is_told {
             return;
         }
-        let count = session.subscriptions(kind);
+        let count = session.features.subscriptions(kind);
         let Some(leaving) = leaving.and_then(|id| self.subscriptions.leaving.get_mut(id)) else {
             return self.tell(session, kind.unsubscribe(), Some(&name), count);
         };
         let mut text = Vec::new();
         write_change(&mut text, session.resp3, kind.unsubscribe(), Some(&name), count);
-        leaving.client = Some((session.conn, session.reserve(Owed::Subscription), text));
+        leaving.client =
+            Some((session.conn, session.replies.reserve(Owed::Task(TaskId::Subscription)), text));
     }
 
     /// Tells the nodes that nobody is left. What waits for their answers; nothing if none has to be told.
@@ -304,7 +310,7 @@ impl Core {
 
     /// Tells the node at `origin` that a topic is of no interest any more.
     pub(crate) fn say_unsubscribed(&mut self, origin: Origin, kind: Kind, name: &[u8], id: Id) {
-        self.say(origin, kind.unsubscribe(), name, (id, 0), Purpose::Unsubscribe);
+        self.say(origin, kind.unsubscribe(), name, (id, 0), Owner::Task(TaskKind::Unsubscribe));
     }
 
     /// Asks the node of `shard` for the messages of a topic.
@@ -312,21 +318,27 @@ impl Core {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
         let question = topic.ask(shard);
         let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
-        self.say(Origin { shard, profile }, kind.subscribe(), &name, (id, question), Purpose::Subscribe);
+        self.say(
+            Origin { shard, profile },
+            kind.subscribe(),
+            &name,
+            (id, question),
+            Owner::Task(TaskKind::Subscribe),
+        );
     }
 
     /// Queues a request with one name, which has one answer.
-    fn say(&mut self, origin: Origin, word: &str, name: &[u8], (id, question): (Id, u32), purpose: Purpose) {
+    fn say(&mut self, origin: Origin, word: &str, name: &[u8], (id, question): (Id, u32), owner: Owner) {
         let ix = self.source_of(origin);
-        let mut request = self.pool.take();
+        let mut request = self.engine.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
         // A topic has no client: its number takes the place of one, and that of the question a place's.
-        self.enqueue_on(
+        self.engine.enqueue_on(
             ix,
             &request,
-            Asked { conn: id, place: question, part: origin.shard.0, purpose, kept: Kept::NO },
+            Asked { conn: id, place: question, part: origin.shard.0, owner, kept: Kept::NO },
         );
-        self.pool.give(request);
+        self.engine.pool.give(request);
     }
 
     /// The connection over which messages come from `origin`; one is made if there is none, and at once.
@@ -342,12 +354,17 @@ impl Core {
     pub(crate) fn source_on(&mut self, ix: Option<LinkIx>, profile: ProfileId, shard: ShardId) -> LinkIx {
         let Some(ix) = ix else {
             let greeting = self.profiles.greeting(profile);
-            let id = self.topology.shard(shard).primary.expect("a shard that admits requests has a primary");
-            return self.add_link(Link::new((shard, id), Use::Subscription, profile, greeting));
+            let id = self
+                .engine
+                .topology
+                .shard(shard)
+                .primary
+                .expect("a shard that admits requests has a primary");
+            return self.engine.add_link(Link::new((shard, id), Use::Subscription, profile, greeting));
         };
-        if let State::Waiting { until } = &mut self.links[ix].state {
-            *until = (*until).min(self.now);
-            self.check_at = self.now;
+        if let State::Waiting { until } = &mut self.engine.links[ix].state {
+            *until = (*until).min(self.engine.now);
+            self.engine.check_at = self.engine.now;
         }
         ix
     }
@@ -369,23 +386,23 @@ impl Core {
 
     /// Tells the session of a change of its subscriptions that is true now.
     fn tell(&mut self, session: &mut Session, word: &str, name: Option<&[u8]>, count: usize) {
-        let mut text = self.pool.take();
+        let mut text = self.engine.pool.take();
         write_change(&mut text, session.resp3, word, name, count);
-        if session.is_pending() {
-            session.raise_barrier(session.next_place());
+        if session.replies.is_pending() {
+            session.replies.raise_barrier(session.replies.next_place());
         }
-        self.answer(session, &text);
-        self.pool.give(text);
+        self.engine.answer(session, &text);
+        self.engine.pool.give(text);
     }
 
     /// Tells the session that it is subscribed, in the places that waited for that.
     pub(crate) fn confirm_waits(&mut self, session: &mut Session, kind: Kind, name: &[u8], waits: Vec<Wait>) {
         for Wait { place, count, resp3 } in waits {
-            let mut text = self.pool.take();
+            let mut text = self.engine.pool.take();
             write_change(&mut text, resp3, kind.subscribe(), Some(name), count);
-            session.raise_barrier(place);
+            session.replies.raise_barrier(place);
             self.settle(session, place, &text);
-            self.pool.give(text);
+            self.engine.pool.give(text);
         }
     }
 
@@ -398,7 +415,7 @@ impl Core {
         request: &Request<'_>,
     ) {
         let channel = request.arg(1);
-        let shard = self.topology.shard_of(channel);
+        let shard = self.engine.topology.shard_of(channel);
         let receivers = self.board.audience.receivers(kind, channel, shard);
         if receivers == Receivers::NONE {
             return self.send(session, command, shard, request.bytes);
@@ -407,8 +424,8 @@ impl Core {
             Ok(ix) => ix,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
-        let place = session.reserve(Owed::Receivers(receivers));
-        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
+        let place = session.replies.reserve(Owed::Task(TaskId::Receivers(receivers)));
+        self.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// PUBSUB: of the clients of all workers.
@@ -445,9 +462,9 @@ impl Core {
         command: &Command,
         request: &Request<'_>,
     ) -> Option<Step> {
-        match session.may_ask_for(command) {
+        match may_ask_for(session, command) {
             // It may publish: the node may have that before it has the subscription, which goes over another connection.
-            true if session.awaits_confirmation() && !is_for_listeners(command) => {
+            true if awaits_confirmation(session) && !is_for_listeners(command) => {
                 session.turn();
                 return Some(self.read_again());
             }
@@ -455,7 +472,7 @@ impl Core {
                 self.note_read(session, command, request);
                 return None;
             }
-            false if session.is_restricted() => {
+            false if is_restricted(session) => {
                 self.refuse(session, &errors::only_while_subscribed(&command.name));
             }
             false => self.refuse(session, errors::NO_KEYSPACE),
@@ -465,17 +482,17 @@ impl Core {
 
     /// Whether the session's user may listen to all that it is subscribed to: as Redis, we close it else.
     pub(crate) fn may_stay_subscribed(&self, session: &Session) -> bool {
-        let topics = Kind::ALL.into_iter().flat_map(|kind| session.topics(kind));
+        let topics = Kind::ALL.into_iter().flat_map(|kind| session.features.topics(kind));
         let mut topics = topics.filter_map(|id| self.subscriptions.topics.get(id));
-        topics.all(|topic| session.login.permits_channel(&topic.name, topic.kind == Kind::Pattern))
+        topics.all(|topic| session.features.login.permits_channel(&topic.name, topic.kind == Kind::Pattern))
     }
 
     /// The worker's connections for messages that are of no use any more.
     pub(crate) fn next_deserted(&mut self) -> Option<LinkIx> {
-        let (now, after) = (self.now, self.limits.pinned_idle);
+        let (now, after) = (self.engine.now, self.engine.limits.pinned_idle);
         let Subscriptions { topics, sources, .. } = &self.subscriptions;
         let is_deserted = |(origin, source): &(&Origin, &Source)| {
-            let link = &self.links[source.link];
+            let link = &self.engine.links[source.link];
             topics.at(**origin) == 0 && link.is_clean() && link.is_silent_for(after, now)
         };
         let origin = *sources.iter().find(is_deserted)?.0;
@@ -497,17 +514,21 @@ impl Core {
 
     /// Whether the answer to `ticket` may be about a topic of the slot `its`.
     fn may_be_of(&self, ticket: &Ticket, its: u32) -> bool {
-        let name = match ticket.purpose {
-            Purpose::Subscribe => self.subscriptions.topics.get(ticket.conn).map(|topic| &topic.name),
-            Purpose::Unsubscribe => self.subscriptions.leaving.get(ticket.conn).map(|leaving| &leaving.name),
+        let name = match ticket.owner {
+            Owner::Task(TaskKind::Subscribe) => {
+                self.subscriptions.topics.get(ticket.conn).map(|topic| &topic.name)
+            }
+            Owner::Task(TaskKind::Unsubscribe) => {
+                self.subscriptions.leaving.get(ticket.conn).map(|leaving| &leaving.name)
+            }
             _ => return false,
         };
-        name.is_none_or(|name| self.topology.division_of(name).0 == its)
+        name.is_none_or(|name| self.engine.topology.division_of(name).0 == its)
     }
 
     /// Where messages over the connection `ix` come from.
     fn origin_of(&self, ix: LinkIx) -> Origin {
-        let Link { shard, profile, .. } = self.links[ix];
+        let Link { shard, profile, .. } = self.engine.links[ix];
         Origin { shard, profile }
     }
 }
@@ -520,17 +541,17 @@ impl Proxy {
 
     /// Reads what comes over a connection for messages.
     pub(crate) fn handle_subscription_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         match link.take_input(bytes) {
             None => {
                 let Ok(consumed) = self.read_messages(ix, bytes) else { return };
                 let core = &mut self.core;
-                core.links[ix].keep_input(&bytes[consumed..], &mut core.pool);
+                core.engine.links[ix].keep_input(&bytes[consumed..], &mut core.engine.pool);
             }
             Some(input) => {
                 let Ok(consumed) = self.read_messages(ix, &input) else { return };
                 let core = &mut self.core;
-                core.links[ix].restore_input(input, consumed, &mut core.pool);
+                core.engine.links[ix].restore_input(input, consumed, &mut core.engine.pool);
             }
         }
         self.check_reply_size(ix);
@@ -542,7 +563,7 @@ impl Proxy {
         let mut at = 0;
         loop {
             let core = &mut self.core;
-            let next = core.links[ix].next_reply(&bytes[at..], &core.limits);
+            let next = core.engine.links[ix].next_reply(&bytes[at..], &core.engine.limits);
             let handled = match next {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
@@ -570,22 +591,22 @@ impl Proxy {
             return Ok(());
         }
         if let Some(keys) = changes_of(reply) {
-            self.handle_changes(self.core.links[ix].shard, keys);
+            self.handle_changes(self.core.engine.links[ix].shard, keys);
             return Ok(());
         }
         if self.is_second_answer(ix, reply) {
             return Ok(());
         }
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         let Some(&ticket) = link.front() else {
             return Err(Fault::Garbled("unexpected reply".to_owned()));
         };
         let shard = link.shard;
         link.pop();
-        match ticket.purpose {
+        match ticket.owner {
             // If nobody is left, or the topic has moved since, the node was told so behind what it answers now.
-            Purpose::Subscribe if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
-            Purpose::Subscribe if is_error(reply) => {
+            Owner::Task(TaskKind::Subscribe) if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
+            Owner::Task(TaskKind::Subscribe) if is_error(reply) => {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
                 }
@@ -596,16 +617,16 @@ impl Proxy {
                     }
                 }
             }
-            Purpose::Subscribe => return self.handle_subscribed(ticket.conn, shard, reply),
-            Purpose::Unsubscribe => {
+            Owner::Task(TaskKind::Subscribe) => return self.handle_subscribed(ticket.conn, shard, reply),
+            Owner::Task(TaskKind::Unsubscribe) => {
                 self.core.note_ended(ix, &ticket, reply);
                 self.handle_unsubscribed(ticket);
             }
-            Purpose::Track if is_error(reply) => {
+            Owner::Task(TaskKind::Track) if is_error(reply) => {
                 let text = String::from_utf8_lossy(reply);
                 return Err(Fault::Gone(text.trim_matches(['-', '\r', '\n']).to_owned()));
             }
-            Purpose::Track => self.handle_tracked(shard, ticket.conn),
+            Owner::Task(TaskKind::Track) => self.handle_tracked(shard, ticket.conn),
             _ => {}
         }
         Ok(())
@@ -619,12 +640,12 @@ impl Proxy {
         let origin = core.origin_of(ix);
         let source = core.subscriptions.sources.get_mut(&origin);
         let Some(ended) = source.and_then(|source| source.ended.take()) else { return false };
-        let its = core.topology.division_of(&ended).0;
+        let its = core.engine.topology.division_of(&ended).0;
         let declined = core.declined_by(ix, reply);
         if !matches!(declined, Some(Declined::Moved { slot, .. }) if u32::from(slot) == its) {
             return false;
         }
-        let next = core.links[ix].front();
+        let next = core.engine.links[ix].front();
         let is_for_next = next.is_some_and(|ticket| core.may_be_of(ticket, its));
         if let Some(source) = core.subscriptions.sources.get_mut(&origin).filter(|_| is_for_next) {
             source.ended = Some(ended);
@@ -639,9 +660,9 @@ impl Proxy {
             return false;
         }
         let Some(name) = fields.next().and_then(as_bulk) else { return false };
-        let link = &self.core.links[ix];
+        let link = &self.core.engine.links[ix];
         let front = link.front().copied();
-        let leaving = front.filter(|ticket| ticket.purpose == Purpose::Unsubscribe);
+        let leaving = front.filter(|ticket| ticket.owner == Owner::Task(TaskKind::Unsubscribe));
         let leaving = leaving.and_then(|ticket| self.core.subscriptions.leaving.get(ticket.conn));
         if leaving.is_some_and(|leaving| leaving.kind == Kind::ShardChannel && *leaving.name == *name) {
             return false;
@@ -668,8 +689,8 @@ impl Proxy {
                 false => message,
                 true => as_push.get_or_insert_with(|| [b">", &message[1..]].concat()).as_slice(),
             };
-            session.push(frame, &mut self.core.pool);
-            has_blocked |= session.blocked;
+            session.replies.push(frame, &mut self.core.engine.pool);
+            has_blocked |= session.replies.output.blocked;
             self.after_push(conn, message.len());
         }
         listeners.clear();
@@ -683,9 +704,9 @@ impl Proxy {
     pub(crate) fn after_push(&mut self, conn: ConnId, len: usize) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
-        core.counters.messages += 1;
-        core.list_client(session);
-        if session.is_slow_subscriber(len, core.now, &core.limits) {
+        core.stats.counters.messages += 1;
+        core.engine.list_client(session);
+        if is_slow_subscriber(session, len, core.engine.now, &core.limits) {
             core.note_closed(session, CloseReason::SlowSubscriber);
             self.close_client(conn);
         }
@@ -713,10 +734,10 @@ impl Proxy {
         for (conn, waits) in topic.take_waits() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
-            session.forget_topic(kind, &name);
-            core.counters.subscribers -= u64::from(!session.has_topics());
+            session.features.forget_topic(kind, &name);
+            core.stats.counters.subscribers -= u64::from(!session.features.has_topics());
             for wait in waits {
-                core.counters.errors += 1;
+                core.stats.counters.errors += 1;
                 core.settle(session, wait.place, error);
             }
             if let Some((_, Some(deserted))) = core.subscriptions.topics.leave(id, conn) {
@@ -757,7 +778,7 @@ impl Proxy {
         let source = core.subscriptions.sources.get_mut(&origin);
         if source.is_some_and(|source| std::mem::take(&mut source.has_gap)) {
             let topics = core.subscriptions.topics.at(origin);
-            let shard = core.shard_name(shard).to_owned();
+            let shard = core.engine.shard_name(shard).to_owned();
             core.notice(Notice::SubscribedAgain { shard, topics });
         }
     }
@@ -776,14 +797,14 @@ impl Proxy {
             core.board.audience.remove_node(ear, topic.kind, &topic.name, shard);
         }
         if !loss.confirmed.is_empty() {
-            core.counters.message_gaps += 1;
+            core.stats.counters.message_gaps += 1;
             let source = core.subscriptions.sources.get_mut(&origin);
             source.into_iter().for_each(|source| source.has_gap = true);
             let (topics, reason) = (loss.confirmed.len(), reason.to_owned());
-            let shard = core.shard_name(shard).to_owned();
+            let shard = core.engine.shard_name(shard).to_owned();
             core.notice(Notice::MessagesMissed { shard, topics, reason });
         }
-        let lost = core.not_sent_on(&core.links[ix], reason);
+        let lost = core.not_sent_on(&core.engine.links[ix], reason);
         let error = errors::reply(&lost.text());
         loss.waited_for.into_iter().for_each(|id| self.deny(id, &error));
         if matches!(lost, Lost::Denied { .. }) {
@@ -798,37 +819,15 @@ impl Proxy {
     }
 }
 
-impl Session {
+impl SessionFeatures {
     /// Whether it is subscribed to something.
     pub(crate) fn has_topics(&self) -> bool {
         self.subscribed.as_ref().is_some_and(|subscribed| subscribed.has_topics())
     }
 
-    /// Whether nodes have still to confirm what it wants to be subscribed to.
-    fn awaits_confirmation(&self) -> bool {
-        let last = self.subscribed.as_ref().and_then(|subscribed| subscribed.awaits);
-        last.is_some_and(|place| self.owed(place) == Some(Owed::Subscription))
-    }
-
     /// Whether something comes to it that it need not ask for.
     pub(crate) fn is_listening(&self) -> bool {
         self.has_topics() || self.monitors()
-    }
-
-    /// Whether only few commands are allowed now: in RESP2, replies could not be told from messages.
-    pub(crate) fn is_restricted(&self) -> bool {
-        !self.resp3 && self.has_topics()
-    }
-
-    /// Whether it may ask for `command` now, as far as that depends on what comes to it beside replies.
-    pub(crate) fn may_ask_for(&self, command: &Command) -> bool {
-        if self.is_restricted() {
-            return is_for_listeners(command);
-        }
-        let touches_keys = command.flags.contains(Flags::READONLY)
-            || command.flags.contains(Flags::WRITE)
-            || matches!(command.carry, Carry::Publish(_) | Carry::Script(_));
-        !(touches_keys && self.monitors())
     }
 
     /// The topic of this name that it is subscribed to.
@@ -863,23 +862,51 @@ impl Session {
             self.subscribed = None;
         }
     }
+}
 
-    /// Whether so much waits for it, which is subscribed, that it is to be closed: the hard limit at once, the soft
-    /// one in time. One message of `newest` bytes may be larger.
-    pub(crate) fn is_slow_subscriber(&mut self, newest: usize, now: Instant, limits: &crate::Limits) -> bool {
-        let held = self.held_bytes();
-        let Some(subscribed) = self.subscribed.as_mut().filter(|subscribed| subscribed.has_topics()) else {
-            return false;
-        };
-        if held.saturating_sub(newest) > limits.subscriber_bytes_max {
-            return true;
-        }
-        if held <= limits.subscriber_bytes_soft {
-            subscribed.slow_since = None;
-            return false;
-        }
-        now.since(*subscribed.slow_since.get_or_insert(now)) > limits.subscriber_patience
+/// Whether nodes have still to confirm what it wants to be subscribed to.
+fn awaits_confirmation(session: &Session) -> bool {
+    let last = session.features.subscribed.as_ref().and_then(|subscribed| subscribed.awaits);
+    last.is_some_and(|place| session.replies.owed(place) == Some(Owed::Task(TaskId::Subscription)))
+}
+
+/// Whether only few commands are allowed now: in RESP2, replies could not be told from messages.
+pub(crate) fn is_restricted(session: &Session) -> bool {
+    !session.resp3 && session.features.has_topics()
+}
+
+/// Whether it may ask for `command` now, as far as that depends on what comes to it beside replies.
+pub(crate) fn may_ask_for(session: &Session, command: &Command) -> bool {
+    if is_restricted(session) {
+        return is_for_listeners(command);
     }
+    let touches_keys = command.flags.contains(Flags::READONLY)
+        || command.flags.contains(Flags::WRITE)
+        || matches!(command.carry, Carry::Publish(_) | Carry::Script(_));
+    !(touches_keys && session.features.monitors())
+}
+
+/// Whether so much waits for it, which is subscribed, that it is to be closed: the hard limit at once, the soft
+/// one in time. One message of `newest` bytes may be larger.
+pub(crate) fn is_slow_subscriber(
+    session: &mut Session,
+    newest: usize,
+    now: Instant,
+    limits: &crate::Limits,
+) -> bool {
+    let held = session.replies.held_bytes();
+    let Some(subscribed) = session.features.subscribed.as_mut().filter(|subscribed| subscribed.has_topics())
+    else {
+        return false;
+    };
+    if held.saturating_sub(newest) > limits.subscriber_bytes_max {
+        return true;
+    }
+    if held <= limits.subscriber_bytes_soft {
+        subscribed.slow_since = None;
+        return false;
+    }
+    now.since(*subscribed.slow_since.get_or_insert(now)) > limits.subscriber_patience
 }
 
 /// Whether who is subscribed may ask for `command` in either protocol. None of these does anything at a node but by subscribing.

@@ -428,7 +428,7 @@ impl Readers {
     ) -> Option<&'static str> {
         let watched = self.shards.get_mut(shard.0 as usize)?;
         // Before replicas could be connected to and tell, it is no news that none is fit.
-        let is_early = now.since(watched.since) < limits.connect_timeout;
+        let is_early = now.since(watched.since) < limits.engine.connect_timeout;
         if watched.fell_back != is_fit || (is_early && !is_fit) {
             return None;
         }

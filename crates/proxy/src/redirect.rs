@@ -22,17 +22,20 @@
 pub(crate) mod kept;
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Link, Owed, Owner, TaskId, TaskKind, Ticket};
 use crate::held::Watch;
 use crate::link::LinkIx;
-use crate::link::pinned::Pinning;
-use crate::link::profiles::ProfileId;
-use crate::link::{Link, Purpose, Ticket, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
+use crate::reading::replicas::note_sent_elsewhere;
 use crate::replies::Outcome;
-use crate::session::{Owed, Phase, Reason, is_behind};
+use crate::session::pinning::Pinning;
+use crate::session::{Phase, Reason, is_behind};
 use crate::transaction::Held;
 use crate::walk;
 use resp::encode;
@@ -42,65 +45,6 @@ use stdx::{Id, Instant};
 use topology::discovery::Wish;
 use topology::{Address, NodeId, SLOTS, ShardId};
 
-/// Whether the bytes of a request are kept until it is answered, why, and how often it was redirected.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Kept(u8);
-
-impl Kept {
-    /// They are not: nobody will ask again.
-    pub(crate) const NO: Kept = Kept(0);
-    /// They are, in case its node declines it.
-    pub(crate) const UNTIL_RUN: Kept = Kept(1);
-    /// They are: it changes nothing, so that it may be asked again whatever became of it.
-    pub(crate) const READ: Kept = Kept(IS_READ | 1);
-
-    /// [`Kept::READ`] if `reads`.
-    pub(crate) fn only_if(reads: bool) -> Kept {
-        if reads { Kept::READ } else { Kept::NO }
-    }
-
-    pub(crate) fn is_kept(self) -> bool {
-        self != Kept::NO
-    }
-
-    pub(crate) fn is_read(self) -> bool {
-        self.0 & IS_READ != 0
-    }
-
-    /// Whether it may be asked on another connection than the one that it is in flight on, for no fault of its own.
-    pub(crate) fn may_be_repeated(self) -> bool {
-        self.0 & (IS_READ | IS_REPEATED) == IS_READ
-    }
-
-    /// The same for a read that is asked again since its connection failed or was clogged: that is done once.
-    pub(crate) fn repeated(self) -> Kept {
-        Kept(self.0 | IS_REPEATED)
-    }
-
-    /// How often it was sent.
-    fn times(self) -> u8 {
-        self.0 & !(IS_READ | IS_REPEATED)
-    }
-
-    /// The same, redirected once more; `None` if that was done too often.
-    fn redirected(self) -> Option<Kept> {
-        let times = self.times().max(Kept::UNTIL_RUN.times());
-        (times <= REDIRECTS_MAX).then_some(Kept(self.0 & (IS_READ | IS_REPEATED) | (times + 1)))
-    }
-
-    /// Whether it is where a node has said that it belongs, and perhaps not where the topology says.
-    pub(crate) fn was_redirected(self) -> bool {
-        self.times() > Kept::UNTIL_RUN.times()
-    }
-}
-
-/// Beside the number of times that it was sent: it changes nothing.
-const IS_READ: u8 = 0x80;
-/// Beside that: it was asked again, on another connection.
-const IS_REPEATED: u8 = 0x40;
-/// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
-/// elsewhere by each node that is asked will be so by the next.
-const REDIRECTS_MAX: u8 = 5;
 /// A request that is declined for a while is tried again so often: often enough to be through soon after the cluster
 /// is, and few requests beside those that are served meanwhile.
 const RETRY_AFTER: Duration = Duration::from_millis(15);
@@ -256,7 +200,7 @@ impl RetryQueue {
 
 /// Whether `one` is a request of the client of `other`, and was sent ahead of it.
 fn is_ahead(one: &Ticket, other: &Ticket) -> bool {
-    let are_of_clients = one.purpose == Purpose::Client && other.purpose == Purpose::Client;
+    let are_of_clients = one.owner == Owner::Client && other.owner == Owner::Client;
     are_of_clients && one.conn == other.conn && is_behind(other.place, one.place)
 }
 
@@ -283,7 +227,7 @@ impl Proxy {
     /// That nodes seem to have other tasks than the topology says: discovery is to look. At most one in 20 ms, so to
     /// be asked for in each turn.
     pub fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
-        let wishes = &mut self.core.wishes;
+        let wishes = &mut self.core.outside.wishes;
         if wishes.not_before > now {
             return None;
         }
@@ -303,45 +247,50 @@ impl Proxy {
     pub(crate) fn redirect(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         walk::enter("redirect");
         let core = &mut self.core;
-        let Some(&ticket) = core.links[ix].front() else { return false };
-        if core.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
+        let Some(&ticket) = core.engine.links[ix].front() else { return false };
+        if core.engine.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
             // The primary is asked: see `replicas.rs`.
             return false;
         }
         let declined = core.declined_by(ix, reply);
-        match ticket.purpose {
-            Purpose::Queued => {
+        match ticket.owner {
+            Owner::Queued => {
                 // EXEC will say that the transaction was discarded, and not why.
-                if let (Some(replay), Some(declined)) = (core.replays.get_mut(ticket.conn), declined) {
+                if let (Some(replay), Some(declined)) = (core.tasks.replays.get_mut(ticket.conn), declined) {
                     replay.declined.get_or_insert(declined);
                 }
                 return false;
             }
-            Purpose::Fan if core.needs_each_node(ticket.conn) => {
+            Owner::Task(TaskKind::Fan) if core.needs_each_node(ticket.conn) => {
                 declined.iter().for_each(|declined| core.note_declined(declined));
                 return false;
             }
-            Purpose::Client | Purpose::Emulation | Purpose::Fan | Purpose::Execution => {}
+            Owner::Client
+            | Owner::Task(TaskKind::Emulation)
+            | Owner::Task(TaskKind::Fan)
+            | Owner::Task(TaskKind::Execution) => {}
             _ => return false,
         }
         let owed = match self.peers.get(ticket.conn) {
-            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => session.owed(ticket.place),
-            _ => core.replay_of_part(&ticket).map(Owed::Replay),
+            Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
+                session.replies.owed(ticket.place)
+            }
+            _ => core.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
         };
         let declined = match owed {
-            Some(Owed::Replay(id)) => {
-                let of_exec = core.replays.get_mut(id).and_then(|replay| replay.declined.take());
+            Some(Owed::Task(TaskId::Replay(id))) => {
+                let of_exec = core.tasks.replays.get_mut(id).and_then(|replay| replay.declined.take());
                 declined.or(of_exec.filter(|_| reply.starts_with(b"-EXECABORT ")))
             }
             _ => declined,
         };
         let Some(declined) = declined else { return false };
-        if matches!(ticket.purpose, Purpose::Client | Purpose::Execution) && owed.is_none() {
+        if matches!(ticket.owner, Owner::Client | Owner::Task(TaskKind::Execution)) && owed.is_none() {
             return false;
         }
         core.note_declined(&declined);
-        if let Some(Owed::Replay(id)) = owed
-            && let Some(held) = core.replays.get(id).and_then(|replay| replay.held)
+        if let Some(Owed::Task(TaskId::Replay(id))) = owed
+            && let Some(held) = core.tasks.replays.get(id).and_then(|replay| replay.held)
         {
             self.answer_held(ix, ticket, held, reply);
             return true;
@@ -350,8 +299,8 @@ impl Proxy {
         match stray {
             Ok(stray) => self.redirect_stray(stray, declined),
             Err(reason) => {
-                let shard = self.core.links[ix].shard;
-                let lost = self.core.not_sent(shard, &reason);
+                let shard = self.core.engine.links[ix].shard;
+                let lost = self.core.engine.not_sent(shard, &reason);
                 self.deliver(ticket, Outcome::Lost(lost));
             }
         }
@@ -361,14 +310,14 @@ impl Proxy {
     /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
     /// knows whether those have changed; else it is discarded.
     fn answer_held(&mut self, ix: LinkIx, ticket: Ticket, held: Held, reply: &[u8]) {
-        let lost = self.core.not_sent(self.core.links[ix].shard, errors::REDIRECTED);
-        self.core.links[ix].pop();
+        let lost = self.core.engine.not_sent(self.core.engine.links[ix].shard, errors::REDIRECTED);
+        self.core.engine.links[ix].pop();
         if held == Held::Altered {
             self.note_held_reply(ix, &ticket, reply);
             return self.deliver(ticket, Outcome::Lost(lost));
         }
         let resp3 = match self.peers.get(ticket.conn) {
-            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => session.resp3,
+            Some(Peer::Client(session)) if ticket.owner == Owner::Client => session.resp3,
             _ => false,
         };
         let mut reply = Vec::new();
@@ -388,20 +337,21 @@ impl Proxy {
         declined: &Declined,
     ) -> Result<Stray, String> {
         let core = &mut self.core;
-        let link = &core.links[ix];
+        let link = &core.engine.links[ix];
         let (profile, used_by) = (link.profile, link.used_by);
         let (request, aim) = core.request_again((ix, 0), owed);
         let aim = match declined {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
-        let overtaken =
-            ticket.purpose == Purpose::Client && core.is_overtaken(&ticket, aim, declined.behind());
-        core.links[ix].pop();
+        let overtaken = ticket.owner == Owner::Client && core.is_overtaken(&ticket, aim, declined.behind());
+        core.engine.links[ix].pop();
         let mut watches = false;
         match used_by {
             Use::Retired | Use::Draining => self.lift_barrier(ticket),
-            Use::Held if ticket.purpose == Purpose::Fan => self.park_part(ticket.conn, ticket.part),
+            Use::Held if ticket.owner == Owner::Task(TaskKind::Fan) => {
+                self.park_part(ticket.conn, ticket.part)
+            }
             Use::Held => {
                 watches = self.watches_on(ix, ticket.conn);
                 self.note_held_reply(ix, &ticket, reply);
@@ -410,7 +360,9 @@ impl Proxy {
         }
         // EXEC says that the transaction was discarded; why, a command of it was told.
         let refused = match owed {
-            Some(Owed::Replay(id)) => self.core.replays.get_mut(id).and_then(|replay| replay.refused.take()),
+            Some(Owed::Task(TaskId::Replay(id))) => {
+                self.core.tasks.replays.get_mut(id).and_then(|replay| replay.refused.take())
+            }
             _ => None,
         };
         let reason = declined.reason(refused.as_deref().unwrap_or(reply));
@@ -426,15 +378,15 @@ impl Proxy {
     /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
     /// where nobody could. `reason` is what its client is told if its time is up.
     pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
-        let link = &self.core.links[ix];
+        let link = &self.core.engine.links[ix];
         let (profile, used_by) = (link.profile, link.used_by);
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
-                Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
-                    Some(session.owed(ticket.place)?)
+                Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
+                    Some(session.replies.owed(ticket.place)?)
                 }
-                _ if ticket.purpose == Purpose::Emulation => None,
-                _ => Some(Owed::Replay(self.core.replay_of_part(&ticket)?)),
+                _ if ticket.owner == Owner::Task(TaskKind::Emulation) => None,
+                _ => Some(Owed::Task(TaskId::Replay(self.core.replay_of_part(&ticket)?))),
             };
             let (request, aim) = self.core.request_again((ix, number), owed);
             let (request, kept) = (request?, ticket.kept.redirected()?);
@@ -453,7 +405,7 @@ impl Proxy {
             // What its client has sent behind it for the same slot is declined where it is, and follows it to the node by
             // whose word it had waited here. On its way anywhere else it would be overtaken.
             let is_overtaken = |core: &mut Core, stray: &Stray| {
-                ticket.purpose == Purpose::Client
+                ticket.owner == Owner::Client
                     && core.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
                     && core.is_overtaken(&ticket, stray.aim, Behind::Anything)
@@ -468,7 +420,7 @@ impl Proxy {
     /// Whether the client that holds the connection `ix` watches keys there.
     fn watches_on(&self, ix: LinkIx, conn: ConnId) -> bool {
         match self.peers.get(conn) {
-            Some(Peer::Client(session)) => session.waits_on != Some(ix),
+            Some(Peer::Client(session)) => session.wait.on != Some(ix),
             _ => false,
         }
     }
@@ -476,7 +428,7 @@ impl Proxy {
     /// Sends a request where it belongs, or parks it.
     fn redirect_stray(&mut self, mut stray: Stray, declined: Declined) {
         let core = &self.core;
-        if stray.ticket.purpose == Purpose::Fan && core.client_of(&stray.ticket).is_none() {
+        if stray.ticket.owner == Owner::Task(TaskKind::Fan) && core.client_of(&stray.ticket).is_none() {
             // Other parts have answered: this one is not needed any more.
             return self.give_up(stray);
         }
@@ -486,16 +438,16 @@ impl Proxy {
             Declined::Later | Declined::NoPrimary => (None, false),
         };
         let Some(address) = address else {
-            stray.retry_at = core.now + RETRY_AFTER;
+            stray.retry_at = core.engine.now + RETRY_AFTER;
             return self.park(stray);
         };
         let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
         stray.ticket.kept = kept;
-        if stray.ticket.deadline <= core.now {
+        if stray.ticket.deadline <= core.engine.now {
             // The node was slow and not silent: the request had its time there, and gets as much for each redirect.
-            stray.ticket.deadline = core.now + core.limits.request_timeout;
+            stray.ticket.deadline = core.engine.now + core.engine.limits.request_timeout;
         }
-        let id = core.topology.node_at(address);
+        let id = core.engine.topology.node_at(address);
         self.send_in_turn(stray, id, asks);
     }
 
@@ -504,7 +456,7 @@ impl Proxy {
     fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
         match id {
             Some(id) if self.would_overtake(&stray, id) => {
-                self.park(Stray { retry_at: self.core.now + RETRY_AFTER, ..stray });
+                self.park(Stray { retry_at: self.core.engine.now + RETRY_AFTER, ..stray });
             }
             Some(id) => self.send_stray(stray, id, asks),
             None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
@@ -516,8 +468,8 @@ impl Proxy {
     fn would_overtake(&self, stray: &Stray, id: NodeId) -> bool {
         let ticket = &stray.ticket;
         match self.peers.get(ticket.conn) {
-            Some(Peer::Client(session)) if ticket.purpose == Purpose::Client => {
-                session.front() != ticket.place
+            Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
+                session.replies.front() != ticket.place
                     && (session.hold.has(Reason::Order) && self.core.is_behind_parked(stray)
                         || self.core.is_behind_redirected(stray, id))
             }
@@ -546,7 +498,7 @@ impl Proxy {
 
     /// Sends again what is due, or all if there is a new topology; whose time is up is told so. Of topics (`homes.rs`) what is due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
-        let now = self.core.now;
+        let now = self.core.engine.now;
         let strays = std::mem::take(&mut self.core.retry_queue.strays);
         (self.core.retry_queue.bytes, self.core.retry_queue.due_at) = (0, Instant::NEVER);
         for stray in strays {
@@ -576,8 +528,8 @@ impl Proxy {
     fn give_up(&mut self, stray: Stray) {
         let core = &self.core;
         let shard = core.shard_of(stray.aim);
-        let lost = core.not_sent(shard, &stray.reason);
-        self.core.counters.timeouts += u64::from(stray.ticket.deadline <= self.core.now);
+        let lost = core.engine.not_sent(shard, &stray.reason);
+        self.core.stats.counters.timeouts += u64::from(stray.ticket.deadline <= self.core.engine.now);
         self.deliver(stray.ticket, Outcome::Lost(lost));
     }
 
@@ -587,7 +539,7 @@ impl Proxy {
         if let Err(lost) = self.try_to_send(&stray, id, asks) {
             self.deliver(ticket, Outcome::Lost(lost));
         }
-        self.core.pool.give(stray.request);
+        self.core.engine.pool.give(stray.request);
     }
 
     fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
@@ -596,15 +548,15 @@ impl Proxy {
         let mut session = match core.client_of(&ticket).and_then(|conn| self.peers.get_mut(conn)) {
             Some(Peer::Client(session)) => Some(session),
             // It has gone.
-            _ if matches!(ticket.purpose, Purpose::Client | Purpose::Fan) => return Ok(()),
+            _ if matches!(ticket.owner, Owner::Client | Owner::Task(TaskKind::Fan)) => return Ok(()),
             _ => None,
         };
         let owed = match &session {
-            Some(session) => session.owed(ticket.place),
-            None => core.replay_of_part(&ticket).map(Owed::Replay),
+            Some(session) => session.replies.owed(ticket.place),
+            None => core.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
         };
         if let Some(session) = &mut session {
-            session.note_sent_elsewhere(core.shard_of_node(id), ticket.place);
+            note_sent_elsewhere(session, core.shard_of_node(id), ticket.place);
         }
         let node = match (stray.used_by, session) {
             (Use::Held, Some(session)) => {
@@ -612,9 +564,9 @@ impl Proxy {
                 let may_hold =
                     session.phase == Phase::Open || stray.watches && session.phase == Phase::Ending;
                 if !may_hold {
-                    return Err(core.not_sent(core.shard_of_node(id), &stray.reason));
+                    return Err(core.engine.not_sent(core.shard_of_node(id), &stray.reason));
                 }
-                if stray.watches && session.watch == Watch::Lost {
+                if stray.watches && session.features.watch == Watch::Lost {
                     // EXEC will fail whatever becomes of these keys.
                     self.deliver(ticket, Outcome::Reply(b"+OK\r\n"));
                     return Ok(());
@@ -638,12 +590,14 @@ impl Proxy {
         };
         core.admit_on(node)?;
         match owed {
-            Some(Owed::Replay(replay)) => {
+            Some(Owed::Task(TaskId::Replay(replay))) => {
                 core.send_replay(node, replay, asks, ticket);
                 return Ok(());
             }
-            Some(Owed::Repeat(repeat)) => core.bring_along_again(node, repeat),
-            Some(Owed::Merge(merge)) if stray.used_by == Use::Pinned => core.take_whole(ticket.conn, merge),
+            Some(Owed::Task(TaskId::Repeat(repeat))) => core.bring_along_again(node, repeat),
+            Some(Owed::Task(TaskId::Merge(merge))) if stray.used_by == Use::Pinned => {
+                core.take_whole(ticket.conn, merge)
+            }
             _ => {}
         }
         core.enqueue_again(node, asks, &stray.request, ticket);
@@ -654,29 +608,29 @@ impl Proxy {
 impl Core {
     /// The client that waits for a request that was declined, if it is one's.
     fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
-        match ticket.purpose {
-            Purpose::Client => Some(ticket.conn),
-            Purpose::Fan => self.client_of_parked(ticket.conn, ticket.part),
+        match ticket.owner {
+            Owner::Client => Some(ticket.conn),
+            Owner::Task(TaskKind::Fan) => self.client_of_parked(ticket.conn, ticket.part),
             _ => None,
         }
     }
 
     /// What `reply`, which came over connection `ix`, says, if it says that nothing was carried out.
     pub(crate) fn declined_by(&self, ix: LinkIx, reply: &[u8]) -> Option<Declined> {
-        if !self.keeps.is_kept() {
+        if !self.engine.keeps.is_kept() {
             return None;
         }
-        let from = &self.topology.node(self.links[ix].node).address;
-        Declined::parse(reply, from, self.topology.is_cluster())
+        let from = &self.engine.topology.node(self.engine.links[ix].node).address;
+        Declined::parse(reply, from, self.engine.topology.is_cluster())
     }
 
     /// A node has declined a request.
     pub(crate) fn note_declined(&mut self, declined: &Declined) {
-        self.counters.redirects += 1;
+        self.stats.counters.redirects += 1;
         match declined {
             Declined::Moved { address, .. } => self.wish(Some(address.clone())),
             // The map is right: a slot is on its way, or a node is.
-            Declined::Ask { address, .. } if self.topology.node_at(address).is_some() => {}
+            Declined::Ask { address, .. } if self.engine.topology.node_at(address).is_some() => {}
             Declined::Ask { address, .. } => self.wish(Some(address.clone())),
             Declined::Later | Declined::NoPrimary => self.wish(None),
         }
@@ -685,11 +639,14 @@ impl Core {
     /// The bytes of the request that is `number` behind the front of the connection `ix`, for which this is `owed`, if
     /// they are kept, and whose keys it is about.
     fn request_again(&self, (ix, number): (LinkIx, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         let shard = link.shard;
-        if let Some(Owed::Replay(id)) = owed {
+        if let Some(Owed::Task(TaskId::Replay(id))) = owed {
             // The whole transaction is kept elsewhere.
-            return (Some(Vec::new()), self.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim));
+            return (
+                Some(Vec::new()),
+                self.tasks.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim),
+            );
         }
         let request = link.kept_request(number);
         let aim = request.as_ref().map_or(Aim::Shard(shard), |request| self.aim_of(request, shard));
@@ -698,16 +655,16 @@ impl Core {
 
     /// Clients for whom something is in flight, or waits to be sent, on any connection.
     fn clients_in_flight(&self) -> BTreeSet<ConnId> {
-        let tickets = self.links.iter().flat_map(|link| link.tickets());
-        tickets.filter(|ticket| ticket.purpose == Purpose::Client).map(|ticket| ticket.conn).collect()
+        let tickets = self.engine.links.iter().flat_map(|link| link.tickets());
+        tickets.filter(|ticket| ticket.owner == Owner::Client).map(|ticket| ticket.conn).collect()
     }
 
     /// A newer topology is wished for.
     pub(crate) fn wish(&mut self, hint: Option<Address>) {
-        if self.topology.is_discovered() {
+        if self.engine.topology.is_discovered() {
             let hint = hint.map(Wish::Redirected);
             // Who has the keys knows more than others.
-            self.wishes.wish = hint.or(self.wishes.wish.take()).or(Some(Wish::Look));
+            self.outside.wishes.wish = hint.or(self.outside.wishes.wish.take()).or(Some(Wish::Look));
         }
     }
 
@@ -722,7 +679,7 @@ impl Core {
         if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
             return true;
         }
-        self.links.iter().any(|link| {
+        self.engine.links.iter().any(|link| {
             let later = link.tickets().enumerate().filter(|(_, other)| is_later(other));
             let mut requests = later.map(|(number, _)| link.kept_request(number));
             requests.any(|request| {
@@ -743,7 +700,7 @@ impl Core {
 
     /// Whether it was redirected and is in flight to another node than `id`.
     fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
-        self.links.iter().filter(|link| link.node != id).any(|link| {
+        self.engine.links.iter().filter(|link| link.node != id).any(|link| {
             link.redirected().any(|(number, other)| {
                 let is_same = |aim| self.overlap(aim, stray.aim);
                 is_ahead(other, &stray.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)
@@ -778,14 +735,14 @@ impl Core {
     /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
     /// side by side any more.
     pub(crate) fn take_whole(&mut self, conn: ConnId, id: Id) {
-        match self.merges.get_mut(id) {
+        match self.tasks.merges.get_mut(id) {
             Some(merge) if merge.is_of_values() => merge.take_whole(),
             _ => return,
         }
         // What was held back for the sake of another part is not any more.
         self.pins.to_relay.push(conn);
-        for ix in self.links.indexes() {
-            let link = &mut self.links[ix];
+        for ix in self.engine.links.indexes() {
+            let link = &mut self.engine.links[ix];
             if link.used_by == Use::Pinned && link.front().is_some_and(|ticket| ticket.conn == conn) {
                 link.rewind();
                 self.pins.to_read.push(ix);
@@ -795,8 +752,8 @@ impl Core {
 
     /// Whose keys `key` is one of.
     pub(crate) fn aim_at(&self, key: &[u8]) -> Aim {
-        match self.topology.division_of(key) {
-            (slot, _) if self.topology.is_cluster() => Aim::Slot(slot as u16),
+        match self.engine.topology.division_of(key) {
+            (slot, _) if self.engine.topology.is_cluster() => Aim::Slot(slot as u16),
             (_, shard) => Aim::Shard(shard),
         }
     }
@@ -804,7 +761,7 @@ impl Core {
     /// The shard that has those keys now.
     pub(crate) fn shard_of(&self, aim: Aim) -> ShardId {
         match aim {
-            Aim::Slot(slot) => self.topology.shard_at(slot),
+            Aim::Slot(slot) => self.engine.topology.shard_at(slot),
             Aim::Shard(shard) => shard,
         }
     }
@@ -812,7 +769,7 @@ impl Core {
     /// Its primary.
     fn owner_of(&self, aim: Aim) -> Option<NodeId> {
         let shard = self.shard_of(aim);
-        self.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
+        self.engine.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
     }
 
     /// Queues a request that was declined elsewhere for the connection `ix`: with `asks`, for keys that are on their way
@@ -820,26 +777,26 @@ impl Core {
     pub(crate) fn enqueue_again(&mut self, ix: LinkIx, asks: bool, request: &[u8], ticket: Ticket) {
         walk::enter("enqueue_again");
         if asks {
-            self.enqueue_on(ix, ASKING, Asked::by_nobody());
+            self.engine.enqueue_on(ix, ASKING, Asked::by_nobody());
         }
-        let asking = std::mem::replace(&mut self.asking, ticket.command);
-        let Ticket { conn, place, part, purpose, kept, .. } = ticket;
-        self.enqueue_on(ix, request, Asked { conn, place, part, purpose, kept });
-        self.asking = asking;
-        let link = &mut self.links[ix];
+        let asking = std::mem::replace(&mut self.engine.asking, ticket.command);
+        let Ticket { conn, place, part, owner, kept, .. } = ticket;
+        self.engine.enqueue_on(ix, request, Asked { conn, place, part, owner, kept });
+        self.engine.asking = asking;
+        let link = &mut self.engine.links[ix];
         if kept.was_redirected() {
             link.note_redirected();
         }
         if let Some(last) = link.tickets_mut().last() {
             last.queued_us = ticket.queued_us;
             last.deadline = last.deadline.min(ticket.deadline);
-            self.check_at = self.check_at.min(last.deadline);
+            self.engine.check_at = self.engine.check_at.min(last.deadline);
         }
     }
 
     fn recount_parked(&mut self) {
         let bytes = self.retry_queue.bytes;
-        self.memory.recount(&mut self.retry_queue.counted_bytes, bytes);
+        self.engine.memory.recount(&mut self.retry_queue.counted_bytes, bytes);
     }
 }
 
@@ -885,18 +842,6 @@ mod tests {
         assert_eq!(parse("-LOADING Redis is loading the dataset in memory\r\n"), Some(Declined::Later));
         for text in ["-MOVED 1 h:1\r\n", "-ASK 1 h:1\r\n", "-CLUSTERDOWN x\r\n", "-TRYAGAIN x\r\n"] {
             assert_eq!(parse(text), None, "{text}");
-        }
-    }
-
-    #[test]
-    fn a_request_is_redirected_five_times() {
-        for begins in [Kept::READ, Kept::UNTIL_RUN] {
-            let (mut kept, mut times) = (begins, 0);
-            while let Some(next) = kept.redirected() {
-                (kept, times) = (next, times + 1);
-                assert_eq!(kept.is_read(), begins.is_read());
-            }
-            assert_eq!(times, REDIRECTS_MAX);
         }
     }
 }

@@ -6,18 +6,23 @@ pub(crate) mod relay;
 pub(crate) mod reports;
 
 use crate::ConnId;
-use crate::core::{Asked, Control, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::LinkIx;
-use crate::link::pinned::Pinning;
-use crate::link::{Purpose, Reported, Ticket, Use};
+use crate::link::inspection::is_inspected;
+use crate::link::retire::is_abandoned;
+use crate::link::{Reported, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
+use crate::session::pinning::Pinning;
 use crate::walk;
 use command::Number;
+use engine::engine::Control;
 use resp::reply::plain_len;
 use stdx::Instant;
 use topology::ShardId;
@@ -73,43 +78,43 @@ impl Proxy {
     pub(crate) fn handle_replies(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("handle_replies");
         let core = &mut self.core;
-        core.counters.node_bytes_in += bytes.len() as u64;
-        let link = &mut core.links[ix];
-        link.handle_progress(core.now);
+        core.stats.counters.node_bytes_in += bytes.len() as u64;
+        let link = &mut core.engine.links[ix];
+        link.handle_progress(core.engine.now);
         match link.used_by {
             Use::Pinned if link.is_ready() => self.handle_pinned_bytes(ix, bytes),
             Use::Subscription if link.is_ready() => self.handle_subscription_bytes(ix, bytes),
-            _ if link.passes_over => self.pass_over(ix, bytes),
+            _ if link.incoming.passes_over => self.pass_over(ix, bytes),
             _ => self.handle_shared_bytes(ix, bytes),
         }
         self.reuse_retired(ix);
-        self.core.recount_link(ix);
+        self.core.engine.recount_link(ix);
     }
 
     /// Reads what comes for all clients.
     fn handle_shared_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         match link.take_input(bytes) {
             None => {
                 let Ok(consumed) = self.read_replies(ix, bytes) else { return };
                 let core = &mut self.core;
-                core.links[ix].keep_input(&bytes[consumed..], &mut core.pool);
+                core.engine.links[ix].keep_input(&bytes[consumed..], &mut core.engine.pool);
             }
             Some(input) => {
                 let Ok(consumed) = self.read_replies(ix, &input) else { return };
                 let core = &mut self.core;
-                core.links[ix].restore_input(input, consumed, &mut core.pool);
+                core.engine.links[ix].restore_input(input, consumed, &mut core.engine.pool);
             }
         }
         let core = &mut self.core;
-        if core.links[ix].is_serial() {
-            core.list_link(ix);
+        if core.engine.links[ix].is_serial() {
+            core.engine.list_link(ix);
         }
-        let link = &mut core.links[ix];
-        link.forget_answered(&mut core.pool);
+        let link = &mut core.engine.links[ix];
+        link.forget_answered(&mut core.engine.pool);
         // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
-        let is_large = link.bytes_announced() > core.limits.large_bytes && link.is_ready();
-        if is_large && !link.holds_reply {
+        let is_large = link.bytes_announced() > core.engine.limits.large_bytes && link.is_ready();
+        if is_large && !link.incoming.holds_reply {
             self.avoid_large_reply(ix);
         } else if is_large {
             self.unclog(ix);
@@ -123,27 +128,29 @@ impl Proxy {
     fn avoid_large_reply(&mut self, ix: LinkIx) {
         walk::enter("avoid_large_reply");
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         if link.is_pushed_to() {
             return self.fail_link(ix, unasked_push());
         }
         let Some(ticket) = link.front().copied() else { return };
         // What is not passed over now is not looked at again.
-        link.holds_reply = true;
+        link.incoming.holds_reply = true;
         let is_its_own = link.used_by == Use::Pinned;
-        match (ticket.purpose, self.peers.get(ticket.conn)) {
-            (Purpose::Client, Some(Peer::Client(_))) if is_its_own => {}
-            (Purpose::Client, Some(Peer::Client(session))) if session.owed(ticket.place).is_some() => {
+        match (ticket.owner, self.peers.get(ticket.conn)) {
+            (Owner::Client, Some(Peer::Client(_))) if is_its_own => {}
+            (Owner::Client, Some(Peer::Client(session))) if session.replies.owed(ticket.place).is_some() => {
                 if let Some(refetches) = core.refetches(session, ix) {
                     return self.refetch(ix, refetches);
                 }
             }
             // Also for an answer that has failed.
-            (Purpose::Client | Purpose::Late | Purpose::Nobody, _) => {
+            (Owner::Client | Owner::Late | Owner::Nobody, _) => {
                 link.tickets_mut().take(1).for_each(Ticket::discard);
-                link.pass_over(&mut core.pool);
+                link.pass_over(&mut core.engine.pool);
             }
-            (Purpose::Emulation, _) if !core.may_gather(ticket.conn, core.links[ix].bytes_announced()) => {
+            (Owner::Task(TaskKind::Emulation), _)
+                if !core.may_gather(ticket.conn, core.engine.links[ix].bytes_announced()) =>
+            {
                 self.pass_over_answer(ix, ticket);
             }
             (_, _) => {}
@@ -154,10 +161,10 @@ impl Proxy {
     /// What comes is more than a command over several shards may gather.
     fn pass_over_answer(&mut self, ix: LinkIx, ticket: Ticket) {
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         // Its answer is that it is too large: the reply has no holder any more.
         link.tickets_mut().take(1).for_each(Ticket::discard);
-        link.pass_over(&mut core.pool);
+        link.pass_over(&mut core.engine.pool);
         self.refuse_answer(ticket.conn, ticket.part);
     }
 
@@ -171,19 +178,19 @@ impl Proxy {
     /// Drops what belongs to a large reply that nobody waits for here.
     fn pass_over(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let input = link.take_input(bytes);
-        match link.pass(input.as_deref().unwrap_or(bytes), &core.limits) {
+        match link.pass(input.as_deref().unwrap_or(bytes), &core.engine.limits) {
             Ok(passed) => {
                 match input {
-                    None => link.keep_input(&bytes[passed.len..], &mut core.pool),
-                    Some(input) => link.restore_input(input, passed.len, &mut core.pool),
+                    None => link.keep_input(&bytes[passed.len..], &mut core.engine.pool),
+                    Some(input) => link.restore_input(input, passed.len, &mut core.engine.pool),
                 }
-                link.passed_over_bytes += passed.len;
+                link.incoming.passed_over_bytes += passed.len;
                 if !passed.complete {
                     return self.unclog(ix);
                 }
-                link.passes_over = false;
+                link.incoming.passes_over = false;
                 let (ticket, used_by) = (link.front().copied(), link.used_by);
                 link.pop();
                 if let Some(ticket) = ticket.filter(|_| used_by.has_barriers()) {
@@ -197,18 +204,18 @@ impl Proxy {
 
     /// Reads what was held back on a pinned connection, or came with the reply before it, and is not passed on while it comes.
     pub(crate) fn read_held_back(&mut self, ix: LinkIx) {
-        let link = &self.core.links[ix];
+        let link = &self.core.engine.links[ix];
         let Some(ticket) = link.front() else { return };
         let is_relayed = match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
             _ => true,
         };
         match () {
-            () if ticket.purpose == Purpose::Nobody => self.handle_pinned_bytes(ix, &[]),
+            () if ticket.owner == Owner::Nobody => self.handle_pinned_bytes(ix, &[]),
             () if link.begins_with_error() || !is_relayed => self.handle_shared_bytes(ix, &[]),
             () => return,
         }
-        self.core.recount_link(ix);
+        self.core.engine.recount_link(ix);
         // The pin of its client may have ended: nobody else would read on.
         self.core.pace_pinned(ix);
     }
@@ -217,12 +224,12 @@ impl Proxy {
     fn handle_pinned_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("handle_pinned_bytes");
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let Some(&ticket) = link.front() else {
             return self.fail_link(ix, Fault::Garbled("unexpected reply".to_owned()));
         };
-        if ticket.purpose == Purpose::Nobody {
-            return match link.is_abandoned() {
+        if ticket.owner == Owner::Nobody {
+            return match is_abandoned(link) {
                 // It was others', when they shared this connection.
                 true => core.pins.doomed.push(ix),
                 false => self.skip_answer(ix, bytes),
@@ -230,8 +237,8 @@ impl Proxy {
         }
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
         if core.is_relayed(session, &ticket) {
-            let link = &mut core.links[ix];
-            link.extend_input(bytes, &mut core.pool);
+            let link = &mut core.engine.links[ix];
+            link.extend_input(bytes, &mut core.engine.pool);
             core.pins.to_relay.push(ticket.conn);
         } else {
             self.handle_shared_bytes(ix, bytes);
@@ -242,13 +249,13 @@ impl Proxy {
     fn skip_answer(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("skip_answer");
         let core = &mut self.core;
-        let link = &mut core.links[ix];
-        link.extend_input(bytes, &mut core.pool);
+        let link = &mut core.engine.links[ix];
+        link.extend_input(bytes, &mut core.engine.pool);
         let input = link.lend_input();
-        match link.next_reply(&input, &core.limits) {
-            Ok(None) => link.restore_input(input, 0, &mut core.pool),
+        match link.next_reply(&input, &core.engine.limits) {
+            Ok(None) => link.restore_input(input, 0, &mut core.engine.pool),
             Ok(Some(len)) => {
-                link.restore_input(input, len, &mut core.pool);
+                link.restore_input(input, len, &mut core.engine.pool);
                 link.pop();
                 if link.input_len() > 0 {
                     self.handle_pinned_bytes(ix, &[]);
@@ -264,7 +271,7 @@ impl Proxy {
         let mut at = 0;
         loop {
             let core = &mut self.core;
-            match core.links[ix].next_reply(&bytes[at..], &core.limits) {
+            match core.engine.links[ix].next_reply(&bytes[at..], &core.engine.limits) {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
                     let (reply, rest) = bytes[at..].split_at(len);
@@ -287,7 +294,7 @@ impl Proxy {
     /// Gives up a node whose unfinished reply exceeds what we hold.
     pub(crate) fn check_reply_size(&mut self, ix: LinkIx) {
         let core = &self.core;
-        if core.links[ix].input_len() > core.limits.reply_bytes_max {
+        if core.engine.links[ix].input_len() > core.engine.limits.reply_bytes_max {
             self.fail_link(ix, Fault::Garbled("reply larger than the limit".to_owned()));
         }
     }
@@ -296,14 +303,14 @@ impl Proxy {
     /// much of the `rest` behind it was handed out as well.
     #[inline(always)]
     fn handle_reply(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         if !link.is_ready() {
             return self.handle_probe_reply(ix, reply).map(|()| 0);
         }
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
-        if resp::reply::is_error(reply) && self.core.keeps.is_kept() && self.redirect(ix, reply) {
+        if resp::reply::is_error(reply) && self.core.engine.keeps.is_kept() && self.redirect(ix, reply) {
             return Ok(0);
         }
         self.hand_out(ix, reply, rest)
@@ -311,12 +318,12 @@ impl Proxy {
 
     #[inline(always)]
     fn hand_out(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         let Some(ticket) = link.front() else {
             return Err(Fault::Garbled("unexpected reply".to_owned()));
         };
         let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
-        if is_usual && ticket.purpose == Purpose::Client {
+        if is_usual && ticket.owner == Owner::Client {
             let recipient = Recipient::of(ticket);
             link.pop();
             return Ok(self.deliver_run(ix, recipient, reply, rest));
@@ -330,7 +337,7 @@ impl Proxy {
     /// Apart from the usual ones, which it would make dearer.
     #[inline(never)]
     fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
-        let used_by = self.core.links[ix].used_by;
+        let used_by = self.core.engine.links[ix].used_by;
         match used_by {
             Use::Shared | Use::Pinned | Use::Subscription | Use::Standby => {}
             Use::Retired | Use::Draining => self.lift_barrier(ticket),
@@ -338,17 +345,17 @@ impl Proxy {
             Use::Replica if self.handle_turned_away(ix, &ticket, reply) => return,
             Use::Replica => {}
         }
-        if ticket.purpose == Purpose::Queued && resp::reply::is_error(reply) {
+        if ticket.owner == Owner::Queued && resp::reply::is_error(reply) {
             self.core.note_refused_command(ticket.conn, reply);
         }
-        match ticket.purpose {
-            Purpose::Client => self.deliver_reply(Recipient::of(&ticket), reply),
-            Purpose::Queued if ticket.part > 0 => {
-                self.core.links[ix].put_back(Ticket { part: ticket.part - 1, ..ticket });
+        match ticket.owner {
+            Owner::Client => self.deliver_reply(Recipient::of(&ticket), reply),
+            Owner::Queued if ticket.part > 0 => {
+                self.core.engine.links[ix].put_back(Ticket { part: ticket.part - 1, ..ticket });
             }
-            Purpose::Name => self.note_name(ix, reply),
-            Purpose::Waitaof => self.core.note_waitaof(ix, reply),
-            Purpose::Mark => self.core.note_mark(ix, ticket.conn, reply),
+            Owner::Task(TaskKind::Name) => self.note_name(ix, reply),
+            Owner::Task(TaskKind::Waitaof) => self.core.note_waitaof(ix, reply),
+            Owner::Task(TaskKind::Mark) => self.core.note_mark(ix, ticket.conn, reply),
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
     }
@@ -358,12 +365,12 @@ impl Proxy {
     fn handle_probe_reply(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
         core.note_inspected(ix, reply);
-        let link = &mut core.links[ix];
-        let (shard, profile, was_inspected) = (link.shard, link.profile, link.is_inspected());
-        match link.handle_probe_reply(reply, core.now) {
+        let link = &mut core.engine.links[ix];
+        let (shard, profile, was_inspected) = (link.shard, link.profile, is_inspected(link));
+        match link.handle_probe_reply(reply, core.engine.now) {
             Ok(false) => {
                 // It may be asked something more.
-                core.list_link(ix);
+                core.engine.list_link(ix);
                 return Ok(());
             }
             Ok(true) => core.profiles.note_taken(profile, shard),
@@ -374,21 +381,21 @@ impl Proxy {
         }
         self.note_default_user(ix, reply);
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let (shard, used_by) = (link.shard, link.used_by);
-        let reported = std::mem::take(&mut link.reported);
-        core.counters.nodes_up += u64::from(link.stands_for_node());
+        let reported = std::mem::take(&mut link.attempts.reported);
+        core.stats.counters.nodes_up += u64::from(link.stands_for_node());
         if reported != Reported::Nothing {
-            let shard = core.shard_name(shard).to_owned();
+            let shard = core.engine.shard_name(shard).to_owned();
             core.notice(Notice::NodeUp { shard });
         }
         // What has waited is late at its own time.
-        core.check_at = core.check_at.min(core.links[ix].deadline(&core.limits));
-        core.list_link(ix);
+        core.engine.check_at = core.engine.check_at.min(core.engine.links[ix].deadline(&core.engine.limits));
+        core.engine.list_link(ix);
         match used_by {
             Use::Subscription => self.handle_source(shard, ix),
-            Use::Replica => core.readers.hurry(shard, core.now),
-            _ if core.links[ix].stands_for_node() => core.note_node_answer(shard),
+            Use::Replica => core.readers.hurry(shard, core.engine.now),
+            _ if core.engine.links[ix].stands_for_node() => core.note_node_answer(shard),
             _ => {}
         }
         Ok(())
@@ -406,20 +413,20 @@ impl Proxy {
             return 0;
         }
         let core = &mut self.core;
-        if !session.settle_as_it_is(first.place, reply, &mut core.pool) {
+        if !session.replies.settle_as_it_is(first.place, reply, &mut core.engine.pool) {
             self.deliver_in_part(first, Outcome::Reply(reply));
             return 0;
         }
         loop {
-            core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
-            let link = &mut core.links[ix];
+            core.stats.tally.count_reply(recipient.command, recipient.queued_us, core.engine.now_us, reply);
+            let link = &mut core.engine.links[ix];
             let Some(ticket) = link.front() else { break };
-            if ticket.conn != first.conn || ticket.purpose != Purpose::Client {
+            if ticket.conn != first.conn || ticket.owner != Owner::Client {
                 break;
             }
-            let Some(len) = plain_len(&rest[used..], &core.limits.reply) else { break };
+            let Some(len) = plain_len(&rest[used..], &core.engine.limits.reply) else { break };
             let next = &rest[used..used + len];
-            if !session.settle_as_it_is(ticket.place, next, &mut core.pool) {
+            if !session.replies.settle_as_it_is(ticket.place, next, &mut core.engine.pool) {
                 break;
             }
             (recipient, reply) = (Recipient::of(ticket), next);
@@ -438,7 +445,7 @@ impl Proxy {
         if session.pinning != Pinning::No {
             self.core.pins.to_relay.push(recipient.conn);
         }
-        if session.owed(recipient.place) == Some(Owed::Node) {
+        if session.replies.owed(recipient.place) == Some(Owed::Node) {
             let next = self.core.settle_recipient(session, recipient, reply);
             self.go_on(recipient.conn, next);
         } else {
@@ -463,10 +470,10 @@ impl Proxy {
     ) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let core = &mut self.core;
-        core.tally.count_reply(command, asked_us, core.now_us, reply);
-        core.counters.errors += u64::from(resp::reply::is_error(reply));
+        core.stats.tally.count_reply(command, asked_us, core.engine.now_us, reply);
+        core.stats.counters.errors += u64::from(resp::reply::is_error(reply));
         session.hold.remove(Reason::Order);
-        core.clients_to_resume.push(conn);
+        core.engine.todo.clients_to_resume.push(conn);
         if core.settle(session, place, reply) {
             core.note_closed(session, CloseReason::OutputLimit);
             self.close_client(conn);
@@ -496,41 +503,48 @@ impl Proxy {
 
     /// Tells whoever holds `ticket` what came of it.
     pub(crate) fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
-        match ticket.purpose {
-            Purpose::Client => match outcome {
+        match ticket.owner {
+            Owner::Client => match outcome {
                 Outcome::Reply(reply) => self.deliver_reply(Recipient::of(&ticket), reply),
                 Outcome::Lost(lost) => self.deliver_loss(Recipient::of(&ticket), lost),
             },
-            Purpose::Learn => {
+            Owner::Task(TaskKind::Learn) => {
                 let core = &mut self.core;
                 let waiting = match outcome {
-                    Outcome::Reply(reply) => core.learner.absorb(ticket.conn, reply, core.now, &core.limits),
+                    Outcome::Reply(reply) => {
+                        core.parsing.learner.absorb(ticket.conn, reply, core.engine.now, &core.limits)
+                    }
                     Outcome::Lost(lost) => {
-                        let text = lost.of_question().text();
-                        core.learner.absorb_loss(ticket.conn, text, core.now)
+                        let text = errors::of_question(lost).text();
+                        core.parsing.learner.absorb_loss(ticket.conn, text, core.engine.now)
                     }
                 };
                 for conn in waiting {
                     if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                         session.hold.remove(Reason::Question);
-                        self.core.clients_to_resume.push(conn);
+                        self.core.engine.todo.clients_to_resume.push(conn);
                     }
                 }
             }
-            Purpose::DefaultUser => self.end_question_for_default_user(ticket.conn),
-            Purpose::Poll => self.core.absorb_poll(ticket, &outcome),
-            Purpose::Role => self.core.absorb_role(&ticket, &outcome),
-            Purpose::Inquiry => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
-            Purpose::Emulation => self.absorb_answer(ticket.conn, ticket.part, outcome),
-            Purpose::Check => self.end_check(ticket.conn, &outcome),
-            Purpose::Fan => self.absorb_part(ticket.conn, ticket.part, outcome),
-            Purpose::Execution => self.absorb_result(&ticket, outcome),
-            Purpose::Unblock => self.core.end_unblock(ticket.conn, LinkIx::from_u32(ticket.part), &outcome),
-            Purpose::Unsubscribe => self.handle_unsubscribed(ticket),
+            Owner::Task(TaskKind::DefaultUser) => self.end_question_for_default_user(ticket.conn),
+            Owner::Task(TaskKind::Poll) => self.core.absorb_poll(ticket, &outcome),
+            Owner::Task(TaskKind::Role) => self.core.absorb_role(&ticket, &outcome),
+            Owner::Task(TaskKind::Inquiry) => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
+            Owner::Task(TaskKind::Emulation) => self.absorb_answer(ticket.conn, ticket.part, outcome),
+            Owner::Task(TaskKind::Check) => self.end_check(ticket.conn, &outcome),
+            Owner::Task(TaskKind::Fan) => self.absorb_part(ticket.conn, ticket.part, outcome),
+            Owner::Task(TaskKind::Execution) => self.absorb_result(&ticket, outcome),
+            Owner::Task(TaskKind::Unblock) => {
+                self.core.end_unblock(ticket.conn, LinkIx::from_u32(ticket.part), &outcome)
+            }
+            Owner::Task(TaskKind::Unsubscribe) => self.handle_unsubscribed(ticket),
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
-            Purpose::Subscribe | Purpose::Track => {}
-            Purpose::Probe | Purpose::Name | Purpose::Waitaof | Purpose::Mark => {}
-            Purpose::Queued | Purpose::Late | Purpose::Nobody => {}
+            Owner::Task(TaskKind::Subscribe) | Owner::Task(TaskKind::Track) => {}
+            Owner::Task(TaskKind::Probe)
+            | Owner::Task(TaskKind::Name)
+            | Owner::Task(TaskKind::Waitaof)
+            | Owner::Task(TaskKind::Mark) => {}
+            Owner::Queued | Owner::Late | Owner::Nobody => {}
         }
     }
 
@@ -540,7 +554,7 @@ impl Proxy {
         let core = &mut self.core;
         if session.pinning != Pinning::No {
             core.pins.to_relay.push(recipient.conn);
-            if session.front() == recipient.place && session.is_relaying() {
+            if session.replies.front() == recipient.place && session.replies.is_relaying() {
                 // The client has a part of the reply already: nothing that could follow would be true.
                 core.note_closed(session, CloseReason::HalfReply);
                 return self.close_client(recipient.conn);
@@ -554,88 +568,98 @@ impl Proxy {
         walk::enter("deliver_in_part");
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let core = &mut self.core;
-        let mut scratch = std::mem::take(&mut core.scratch.reply);
+        let mut scratch = std::mem::take(&mut core.parsing.scratch.reply);
         scratch.clear();
-        if let Some(Owed::Replay(replay)) = session.owed(recipient.place) {
-            session.expect(recipient.place, core.forget_replay(replay));
+        if let Some(Owed::Task(TaskId::Replay(replay))) = session.replies.owed(recipient.place) {
+            session.replies.expect(recipient.place, core.forget_replay(replay));
         }
-        let reply = match (session.owed(recipient.place), outcome) {
-            (Some(Owed::Node | Owed::Exec), Outcome::Reply(reply)) => Some(reply),
-            (Some(Owed::Exec), Outcome::Lost(lost)) => {
-                core.counters.errors += 1;
-                errors::write(&mut scratch, &lost.text_of_exec());
+        let reply = match (session.replies.owed(recipient.place), outcome) {
+            (Some(Owed::Node | Owed::Task(TaskId::Exec)), Outcome::Reply(reply)) => Some(reply),
+            (Some(Owed::Task(TaskId::Exec)), Outcome::Lost(lost)) => {
+                core.stats.counters.errors += 1;
+                errors::write(&mut scratch, &errors::text_of_exec(&lost));
                 Some(&scratch[..])
             }
-            (Some(Owed::Mixture(mixture)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Mixture(mixture))), Outcome::Reply(reply)) => {
                 let is_answered = core.answer_mixture(session, mixture, reply, &mut scratch);
                 if !is_answered {
-                    core.tally.count_reply(recipient.command, recipient.queued_us, core.now_us, reply);
+                    core.stats.tally.count_reply(
+                        recipient.command,
+                        recipient.queued_us,
+                        core.engine.now_us,
+                        reply,
+                    );
                 }
                 is_answered.then_some(&scratch[..])
             }
-            (Some(Owed::Mixture(mixture)), Outcome::Lost(lost)) => {
+            (Some(Owed::Task(TaskId::Mixture(mixture))), Outcome::Lost(lost)) => {
                 core.lose_mixture(session, mixture);
-                core.counters.errors += 1;
-                errors::write(&mut scratch, &lost.text_of_exec());
+                core.stats.counters.errors += 1;
+                errors::write(&mut scratch, &errors::text_of_exec(&lost));
                 Some(&scratch[..])
             }
-            (Some(Owed::Login(attempt)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Login(attempt))), Outcome::Reply(reply)) => {
                 core.end_attempt(session, attempt, reply, &mut scratch);
                 Some(&scratch[..])
             }
-            (Some(Owed::Login(attempt)), Outcome::Lost(lost)) => {
+            (Some(Owed::Task(TaskId::Login(attempt))), Outcome::Lost(lost)) => {
                 core.lose_attempt(session, attempt);
-                core.counters.errors += 1;
+                core.stats.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
-            (Some(Owed::Judged(judged)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Judged(judged))), Outcome::Reply(reply)) => {
                 core.end_judgement(judged, reply, &mut scratch);
                 Some(&scratch[..])
             }
-            (Some(Owed::Scan(scan)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Scan(scan))), Outcome::Reply(reply)) => {
                 let asked = Asked::by_client(recipient.conn, recipient.place);
                 core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
             }
-            (Some(Owed::Scan(scan)), Outcome::Lost(lost)) => {
-                let mut error = core.pool.take();
+            (Some(Owed::Task(TaskId::Scan(scan))), Outcome::Lost(lost)) => {
+                let mut error = core.engine.pool.take();
                 errors::write(&mut error, &lost.text());
-                core.counters.errors += u64::from(core.end_scan(scan, &error, &mut scratch));
-                core.pool.give(error);
+                core.stats.counters.errors += u64::from(core.end_scan(scan, &error, &mut scratch));
+                core.engine.pool.give(error);
                 Some(&scratch[..])
             }
-            (Some(Owed::Repeat(repeat)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Repeat(repeat))), Outcome::Reply(reply)) => {
                 (!core.repeat(session, recipient.place, repeat, reply)).then_some(reply)
             }
-            (Some(Owed::Receivers(receivers)), Outcome::Reply(reply)) => {
+            (Some(Owed::Task(TaskId::Receivers(receivers))), Outcome::Reply(reply)) => {
                 pubsub::write_receivers(reply, receivers, &mut scratch);
                 Some(&scratch[..])
             }
             (
-                Some(owed @ (Owed::Node | Owed::Repeat(_) | Owed::Receivers(_) | Owed::Judged(_))),
+                Some(
+                    owed @ (Owed::Node
+                    | Owed::Task(TaskId::Repeat(_))
+                    | Owed::Task(TaskId::Receivers(_))
+                    | Owed::Task(TaskId::Judged(_))),
+                ),
                 Outcome::Lost(lost),
             ) => {
                 match owed {
-                    Owed::Repeat(repeat) => core.forget_repeat(repeat),
-                    Owed::Judged(judged) => drop(core.forget_judgement(judged)),
+                    Owed::Task(TaskId::Repeat(repeat)) => core.forget_repeat(repeat),
+                    Owed::Task(TaskId::Judged(judged)) => drop(core.forget_judgement(judged)),
                     _ => {}
                 }
-                core.counters.errors += 1;
+                core.stats.counters.errors += 1;
                 errors::write(&mut scratch, &lost.text());
                 Some(&scratch[..])
             }
-            (Some(Owed::Merge(merge)), outcome) => {
+            (Some(Owed::Task(TaskId::Merge(merge))), outcome) => {
                 core.absorb(merge, recipient.part, outcome, &mut scratch).then_some(&scratch[..])
             }
             // Tickets of these name them and not a place.
             (
                 Some(
-                    Owed::Inquiry(_)
-                    | Owed::Subscription
-                    | Owed::Emulation(_)
-                    | Owed::Fan(_)
-                    | Owed::Execution(_)
-                    | Owed::Replay(_),
+                    Owed::Task(TaskId::Inquiry(_))
+                    | Owed::Task(TaskId::Subscription)
+                    | Owed::Task(TaskId::Emulation(_))
+                    | Owed::Task(TaskId::Fan(_))
+                    | Owed::Task(TaskId::Execution(_))
+                    | Owed::Task(TaskId::Replay(_)),
                 )
                 | None,
                 _,
@@ -647,26 +671,26 @@ impl Proxy {
         // Of a very large merged reply the memory is not kept.
         scratch.clear();
         scratch.shrink_to(SCRATCH_BYTES_KEPT);
-        self.core.scratch.reply = scratch;
+        self.core.parsing.scratch.reply = scratch;
     }
 
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, ix: LinkIx, ticket: Ticket) {
         let core = &mut self.core;
         let of_nobody = matches!(
-            ticket.purpose,
-            Purpose::Late
-                | Purpose::Name
-                | Purpose::Waitaof
-                | Purpose::Mark
-                | Purpose::Poll
-                | Purpose::Role
-                | Purpose::Queued
-                | Purpose::Nobody
+            ticket.owner,
+            Owner::Late
+                | Owner::Task(TaskKind::Name)
+                | Owner::Task(TaskKind::Waitaof)
+                | Owner::Task(TaskKind::Mark)
+                | Owner::Task(TaskKind::Poll)
+                | Owner::Task(TaskKind::Role)
+                | Owner::Queued
+                | Owner::Nobody
         );
-        core.counters.timeouts += u64::from(!of_nobody);
-        let shard = core.shard_name(core.links[ix].shard).to_owned();
-        let after = core.links[ix].waited(core.now, &core.limits);
+        core.stats.counters.timeouts += u64::from(!of_nobody);
+        let shard = core.engine.shard_name(core.engine.links[ix].shard).to_owned();
+        let after = core.engine.links[ix].waited(core.engine.now, &core.engine.limits);
         self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
     }
 
@@ -675,16 +699,16 @@ impl Proxy {
     pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
         let core = &mut self.core;
         core.note_inspection_ended(ix, &fault);
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         if let Some(conn) = link.conn() {
-            core.controls.push_back(Control::Close { conn });
+            core.engine.todo.controls.push_back(Control::Close { conn });
             self.peers.remove(conn);
         }
-        let (used_by, held_by, shard) = (link.used_by, link.held_by, link.shard);
+        let (used_by, held_by, shard) = (link.used_by, link.features.held_by, link.shard);
         let (is_node, profile) = (link.stands_for_node(), link.profile);
         let was_ready = link.is_ready();
-        core.counters.nodes_up -= u64::from(is_node && was_ready);
-        core.counters.node_failures += 1;
+        core.stats.counters.nodes_up -= u64::from(is_node && was_ready);
+        core.stats.counters.node_failures += 1;
         let rescued = core.rescue_reads(ix);
         let repeats = match &fault {
             Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(ix),
@@ -692,28 +716,34 @@ impl Proxy {
         };
         let core = &mut self.core;
         if used_by == Use::Replica {
-            core.readers.suspect(shard, core.links[ix].node);
+            core.readers.suspect(shard, core.engine.links[ix].node);
         }
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
         let reason = match fault {
             Fault::Gone(reason) | Fault::Refused(reason) => reason,
             Fault::Garbled(what) => format!("protocol error: {what}"),
         };
-        let (tickets, written) =
-            link.fail(reason.clone(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        let (tickets, written) = link.fail(
+            reason.clone(),
+            core.engine.now,
+            &core.engine.limits,
+            &mut core.engine.prng,
+            &mut core.engine.pool,
+        );
         // That another connection is lost says little: if the node is down, the first profile's will tell.
         let now_known = if is_refused { Reported::Refused } else { Reported::Down };
-        let is_news = is_node && link.reported < now_known;
+        let is_news = is_node && link.attempts.reported < now_known;
         if is_news {
-            link.reported = now_known;
+            link.attempts.reported = now_known;
         }
         let is_denied = core.is_denied(profile, &reason);
         let owner = shard;
-        let shard = core.shard_name(shard).to_owned();
+        let shard = core.engine.shard_name(shard).to_owned();
         match used_by {
             Use::Shared | Use::Replica | Use::Subscription => {
-                core.check_at = core.check_at.min(core.links[ix].deadline(&core.limits))
+                core.engine.check_at =
+                    core.engine.check_at.min(core.engine.links[ix].deadline(&core.engine.limits))
             }
             Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Standby => core.vacate(ix),
         }
@@ -724,10 +754,10 @@ impl Proxy {
         if is_node {
             core.wish(None);
             if was_ready {
-                core.losses.note(core.now);
+                core.holders.losses.note(core.engine.now);
             }
         }
-        core.recount_link(ix);
+        core.engine.recount_link(ix);
         if is_news {
             let (shard, reason) = (shard.clone(), reason.clone());
             core.notice(match is_refused {
@@ -777,8 +807,8 @@ impl Core {
     /// Counts the reply and fills the client's place with it.
     #[inline(always)]
     fn settle_recipient(&mut self, session: &mut Session, recipient: Recipient, reply: &[u8]) -> Next {
-        self.tally.count_reply(recipient.command, recipient.queued_us, self.now_us, reply);
-        session.settle(recipient.place, reply, &mut self.pool);
+        self.stats.tally.count_reply(recipient.command, recipient.queued_us, self.engine.now_us, reply);
+        session.replies.settle(recipient.place, reply, &mut self.engine.pool);
         self.after_settling(session, reply.len())
     }
 
@@ -787,23 +817,23 @@ impl Core {
     fn after_settling(&mut self, session: &mut Session, newest_reply: usize) -> Next {
         match self.note_settled(session, newest_reply) {
             true => Next::CloseOverfull,
-            false if session.is_quiet() => Next::CloseIfFinished,
+            false if session.replies.is_quiet() => Next::CloseIfFinished,
             false => Next::Nothing,
         }
     }
 
     /// Adds a part's outcome to its merge. True if it was the last: then the merged reply is in `out`.
     fn absorb(&mut self, id: stdx::Id, part: u32, outcome: Outcome<'_>, out: &mut Vec<u8>) -> bool {
-        let Some(merge) = self.merges.get_mut(id) else { return false };
+        let Some(merge) = self.tasks.merges.get_mut(id) else { return false };
         let complete = match outcome {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),
         };
         let holds = if complete { 0 } else { merge.held_bytes() };
-        self.memory.recount(&mut merge.counted_bytes, holds);
+        self.engine.memory.recount(&mut merge.counted_bytes, holds);
         if complete
-            && let Some(merge) = self.merges.remove(id)
-            && let Some(library) = merge.finish(out, &mut self.spare_values)
+            && let Some(merge) = self.tasks.merges.remove(id)
+            && let Some(library) = merge.finish(out, &mut self.tasks.spare_values)
         {
             let kept = self.board.scripts.keep_library(library, self.limits.script_bytes_max);
             if let Err(library) = kept {
@@ -811,10 +841,5 @@ impl Core {
             }
         }
         complete
-    }
-
-    /// Asks the driver to close `conn`.
-    pub(crate) fn close(&mut self, conn: ConnId) {
-        self.controls.push_back(Control::Close { conn });
     }
 }

@@ -6,17 +6,19 @@ pub(crate) mod prefix_cache;
 pub(crate) mod route;
 pub(crate) mod upload;
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskKind};
 use crate::link::LinkIx;
-use crate::link::Purpose;
-use crate::link::pinned::Pinning;
+use crate::link::kept::Kept;
 use crate::login;
-use crate::redirect::Kept;
 use crate::requests::learn::Lookup;
 use crate::requests::route::{Keys, Route, Scratch};
-use crate::session::{Mute, Owed, Phase, Reason, Session};
+use crate::session::pinning::Pinning;
+use crate::session::{Mute, Phase, Reason};
+use crate::tracking::Tracking;
 use crate::walk;
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
@@ -53,27 +55,27 @@ impl Core {
         walk::enter("handle_requests");
         let mut at = 0;
         if bytes.len() > DEEP_FROM {
-            self.share_pending();
+            self.engine.share_pending();
         }
         if let Pinning::Busy(pin) = session.pinning {
             at = self.continue_upload(session, pin, bytes);
         }
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.parsing.scratch);
         let mut is_cut = false;
-        let mut is_strict = session.login.is_missing();
-        let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.limits.request };
-        while session.may_read(&self.limits) && self.has_memory_for(session) {
+        let mut is_strict = session.features.login.is_missing();
+        let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.engine.limits.request };
+        while session.may_read(&self.engine.limits) && self.engine.has_memory_for(session) {
             at += self.forward_run(session, &bytes[at..]);
-            if at == bytes.len() || !session.may_read(&self.limits) {
+            if at == bytes.len() || !session.may_read(&self.engine.limits) {
                 break;
             }
             let rest = &bytes[at..];
             // A client of whom nobody knows who it is may announce less: it is looked at closely.
-            let is_closely = is_strict | !session.scanner.is_fresh();
-            let known = if is_closely { None } else { self.prefix_cache.find(rest) };
+            let is_closely = is_strict | !session.input.scanner.is_fresh();
+            let known = if is_closely { None } else { self.parsing.prefix_cache.find(rest) };
             let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
                 Some(len) => Ok(Scanned::Request { len }),
-                None => session.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
+                None => session.input.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
             };
             let (request, len) = match scanned {
                 Ok(Scanned::Request { len }) => {
@@ -86,32 +88,33 @@ impl Core {
                 }
                 Ok(Scanned::Incomplete) => {
                     is_cut = true;
-                    let len = rest.len().max(session.scanner.bytes_announced());
-                    if len > self.limits.large_bytes && !session.login.is_missing() {
+                    let len = rest.len().max(session.input.scanner.bytes_announced());
+                    if len > self.engine.limits.large_bytes && !session.features.login.is_missing() {
                         at += self.begin_upload(session, rest);
                     }
                     break;
                 }
-                Err(_) if is_strict && !session.login.is_missing() => {
+                Err(_) if is_strict && !session.features.login.is_missing() => {
                     // It has said its password a moment ago.
-                    (is_strict, limits) = (false, self.limits.request);
-                    session.scanner = Scanner::default();
+                    (is_strict, limits) = (false, self.engine.limits.request);
+                    session.input.scanner = Scanner::default();
                     continue;
                 }
                 Err(error) => {
-                    let strict = || login::unauthenticated_error(rest, error, &self.limits.request);
+                    let strict = || login::unauthenticated_error(rest, error, &self.engine.limits.request);
                     let error = if is_strict { strict() } else { error };
                     self.refuse_bytes(session, error);
                     break;
                 }
             };
-            session.holds_request = false;
-            let is_large = len > self.limits.large_bytes || session.expects_large(&self.limits);
-            if is_large && !session.login.is_missing() && !self.pin(session) {
+            session.input.holds_request = false;
+            let is_large =
+                len > self.engine.limits.large_bytes || session.replies.expects_large(&self.engine.limits);
+            if is_large && !session.features.login.is_missing() && !self.pin(session) {
                 break;
             }
             let mark = (session.mute != Mute::No).then(|| session.mark());
-            let errors = self.counters.errors;
+            let errors = self.stats.counters.errors;
             let resolved = match known {
                 Some(known) => (Resolved::Command(known.command), known.number),
                 None => self.resolve(&request),
@@ -119,28 +122,32 @@ impl Core {
             let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
             if self.handle_request(session, &request, resolved, keys, reply) == Step::Later {
                 session.postpone();
+                session.features.tracking_mut().into_iter().for_each(Tracking::postpone);
                 break;
             }
             if let Some(mark) = mark {
-                session.silence(mark, &mut self.pool);
+                session.silence(mark, &mut self.engine.pool);
             }
-            if self.monitor.is_on && self.counters.errors == errors {
+            if self.monitor.is_on && self.stats.counters.errors == errors {
                 self.show_request(session, &request);
             }
             at += len;
             self.note_carried_out(session);
         }
-        session.has_unread = at < bytes.len() && !is_cut;
+        session.input.has_unread = at < bytes.len() && !is_cut;
         if bytes.len() > Scratch::MANY_ARGS_BYTES_MIN {
             scratch.shrink();
         }
-        self.scratch = scratch;
-        self.asking = Number::NONE;
+        self.parsing.scratch = scratch;
+        self.engine.asking = Number::NONE;
         if at > DEEP_FROM {
-            self.recount_listed_nodes();
+            self.engine.recount_listed_nodes();
         }
         self.count_waiting(session);
-        if matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending() && !session.holds_request {
+        if matches!(session.pinning, Pinning::Ready(_))
+            && !session.replies.is_pending()
+            && !session.input.holds_request
+        {
             // What is there to read is not large after all.
             self.unpin(session);
         }
@@ -157,15 +164,15 @@ impl Core {
         if !self.is_usual(session) {
             return at;
         }
-        let mut room = session.room(&self.limits);
+        let mut room = session.replies.room(&self.engine.limits);
         while room > 0 {
             let rest = &bytes[at..];
-            let Some(known) = self.prefix_cache.find(rest) else { break };
-            let Some((key, len)) = known.scan_key(rest, &self.limits.request) else { break };
-            if len > self.limits.large_bytes {
+            let Some(known) = self.parsing.prefix_cache.find(rest) else { break };
+            let Some((key, len)) = known.scan_key(rest, &self.engine.limits.request) else { break };
+            if len > self.engine.limits.large_bytes {
                 break;
             }
-            let shard = self.topology.shard_of(key);
+            let shard = self.engine.topology.shard_of(key);
             let Ok(node) = self.shared_link(session.profile, shard) else { break };
             self.count_request(session, known.number);
             self.send_over(session, known.command, node, &rest[..len]);
@@ -173,7 +180,7 @@ impl Core {
             room -= 1;
         }
         if at > 0 {
-            session.holds_request = false;
+            session.input.holds_request = false;
         }
         at
     }
@@ -181,26 +188,27 @@ impl Core {
     /// Whether nothing has to be thought of but where a request of `session` goes.
     #[inline(always)]
     fn is_usual(&self, session: &Session) -> bool {
-        let is_watched = self.monitor.is_on | self.pause.is_on() | session.login.is_checked();
-        let is_special =
-            session.subscribed.is_some() | session.transaction.is_some() | session.reads.is_some();
+        let is_watched = self.monitor.is_on | self.pause.is_on() | session.features.login.is_checked();
+        let is_special = session.features.subscribed.is_some()
+            | session.features.transaction.is_some()
+            | session.features.reads.is_some();
         !(is_watched | is_special)
             && session.mute == Mute::No
             && session.pinning == Pinning::No
-            && session.scanner.is_fresh()
-            && !session.expects_large(&self.limits)
+            && session.input.scanner.is_fresh()
+            && !session.replies.expects_large(&self.engine.limits)
     }
 
     /// A request of `session` was carried out: a permit that it had is used now.
     #[inline]
     fn note_carried_out(&mut self, session: &mut Session) {
         if let Pinning::Ready(pin) = session.pinning
-            && session.is_pending()
+            && session.replies.is_pending()
         {
             session.pinning = Pinning::Busy(pin);
         }
-        if session.subscribed.is_some() {
-            session.end_noted_request();
+        if session.features.subscribed.is_some() {
+            session.features.end_noted_request();
         }
     }
 
@@ -209,7 +217,7 @@ impl Core {
     fn resolve(&mut self, request: &Request<'_>) -> (Resolved<'static>, Number) {
         let (resolved, number) = command::resolve_numbered(request);
         if let Resolved::Command(command) = resolved {
-            self.prefix_cache.note(request, command, number);
+            self.parsing.prefix_cache.note(request, command, number);
         }
         (resolved, number)
     }
@@ -217,10 +225,10 @@ impl Core {
     /// A request of `session` is looked at, and what it asks for is counted at `number`.
     #[inline(always)]
     fn count_request(&mut self, session: &mut Session, number: Number) {
-        self.asking = number;
-        session.last = number;
-        self.tally.count_call(number);
-        self.counters.requests += 1;
+        self.engine.asking = number;
+        session.features.last = number;
+        self.stats.tally.count_call(number);
+        self.stats.counters.requests += 1;
     }
 
     /// Carries out one request, which asks for `resolved`.
@@ -243,18 +251,18 @@ impl Core {
                 self.refuse_unknown(session, request, reply);
             }
             // No node is asked for the sake of somebody whom nobody knows.
-            Resolved::Unknown if session.login.is_missing() => self.refuse(session, errors::NO_AUTH),
-            Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
+            Resolved::Unknown if session.features.login.is_missing() => self.refuse(session, errors::NO_AUTH),
+            Resolved::Unknown => match self.parsing.learner.look_up(request.arg(0), self.engine.now) {
                 Lookup::Known(learned) => {
-                    self.asking = Number::LEARNED;
-                    session.last = Number::LEARNED;
-                    self.tally.count_call(Number::LEARNED);
+                    self.engine.asking = Number::LEARNED;
+                    session.features.last = Number::LEARNED;
+                    self.stats.tally.count_call(Number::LEARNED);
                     return self.carry_out(session, learned.resolve(request), request, keys, reply);
                 }
                 Lookup::Unknown => self.refuse_unknown(session, request, reply),
                 Lookup::Unavailable(text) => self.refuse(session, &text),
                 Lookup::Asked(question) => {
-                    self.learner.wait(question, session.conn);
+                    self.parsing.learner.wait(question, session.conn);
                     session.hold.add(Reason::Question);
                     return self.read_again();
                 }
@@ -268,8 +276,8 @@ impl Core {
     /// The request is read again later, and counted then.
     #[cold]
     pub(crate) fn read_again(&mut self) -> Step {
-        self.tally.take_back_call(self.asking);
-        self.counters.requests -= 1;
+        self.stats.tally.take_back_call(self.engine.asking);
+        self.stats.counters.requests -= 1;
         Step::Later
     }
 
@@ -304,7 +312,7 @@ impl Core {
         let Resolved::Command(command) = resolved else {
             return self.refuse_unresolved(session, resolved, request, reply);
         };
-        if session.login.is_checked() {
+        if session.features.login.is_checked() {
             if let Some(step) = self.ask_for_default_user(session, command) {
                 return step;
             }
@@ -312,22 +320,22 @@ impl Core {
                 return Step::Done;
             }
         }
-        if session.subscribed.is_some()
+        if session.features.subscribed.is_some()
             && let Some(step) = self.detain_listener(session, command, request)
         {
             return step;
         }
         // One branch for all: nearly no request has to do with any.
-        if session.transaction.is_some() | self.pause.is_on() | session.reads.is_some() {
+        if session.features.transaction.is_some() | self.pause.is_on() | session.features.reads.is_some() {
             if let Some(step) = self.hold_back(session, command) {
                 return step;
             }
-            if session.reads.is_some()
+            if session.features.reads.is_some()
                 && let Some(step) = self.read_from_replica(session, command, request, keys)
             {
                 return step;
             }
-            if session.transaction.is_some() {
+            if session.features.transaction.is_some() {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
@@ -346,7 +354,7 @@ impl Core {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
             // With one shard, all keys that a pattern can name are there.
-            Carry::ShardIf(Guard::Patterns) if self.topology.is_undivided() => {
+            Carry::ShardIf(Guard::Patterns) if self.engine.topology.is_undivided() => {
                 return self.forward(session, command, request, keys);
             }
             Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
@@ -361,14 +369,14 @@ impl Core {
             Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             Carry::Publish(kind) => self.send_message(session, command, kind, request),
             Carry::Cursor => self.send_scan(session, request),
-            Carry::OnlyShard(why) if !self.topology.is_undivided() => {
+            Carry::OnlyShard(why) if !self.engine.topology.is_undivided() => {
                 self.refuse_command(session, command, Refusal::Never(why), request);
             }
             Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
                 self.refuse(session, errors::DB_OUT_OF_RANGE);
             }
             Carry::OnlyShard(_) | Carry::AnyShard => {
-                self.send(session, command, self.topology.keyless(), request.bytes)
+                self.send(session, command, self.engine.topology.keyless(), request.bytes)
             }
             Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
                 self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
@@ -395,10 +403,10 @@ impl Core {
         refusal: Refusal,
         request: &Request<'_>,
     ) {
-        let mut reply = self.pool.take();
+        let mut reply = self.engine.pool.take();
         refusal.write_error(&mut reply, command, request);
         self.answer_error(session, &reply);
-        self.pool.give(reply);
+        self.engine.pool.give(reply);
     }
 
     /// Sends a request to the one shard that owns its keys, if it is one.
@@ -409,7 +417,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
-        match route::route(command, request, &self.topology, keys) {
+        match route::route(command, request, &self.engine.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
             Route::Parts => return self.emulate(session, command, request, keys),
         }
@@ -425,11 +433,11 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        match route::route(command, request, &self.topology, keys) {
+        match route::route(command, request, &self.engine.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
             // A key without its value: Redis refuses the whole, so that no part of it may be applied.
             Route::Parts if !command.splits_evenly(request.len()) => {
-                self.send(session, command, self.topology.keyless(), request.bytes)
+                self.send(session, command, self.engine.topology.keyless(), request.bytes)
             }
             Route::Parts => self.send_parts(session, command, merge, request, keys),
         }
@@ -448,9 +456,9 @@ impl Core {
     #[inline(always)]
     fn send_over(&mut self, session: &mut Session, command: &Command, ix: LinkIx, bytes: &[u8]) {
         walk::enter("send_over");
-        let place = session.reserve(Owed::Node);
+        let place = session.replies.reserve(Owed::Node);
         let kept = Kept::only_if(command.flags.contains(Flags::READONLY));
-        self.enqueue_on(ix, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
+        self.engine.enqueue_on(ix, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
     }
 
     /// The connection over which a request of `session` goes to `shard`.
@@ -464,40 +472,40 @@ impl Core {
 
     /// Answers with an error of ours.
     pub(crate) fn refuse(&mut self, session: &mut Session, text: &str) {
-        let mut reply = self.pool.take();
+        let mut reply = self.engine.pool.take();
         errors::write(&mut reply, text);
         self.answer_error(session, &reply);
-        self.pool.give(reply);
+        self.engine.pool.give(reply);
     }
 
     pub(crate) fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
-        self.counters.errors += 1;
-        self.tally.count_rejected(self.asking, reply);
+        self.stats.counters.errors += 1;
+        self.stats.tally.count_rejected(self.engine.asking, reply);
         self.spoil_transaction(session);
-        session.forget_caching(self.asking);
-        self.answer(session, reply);
+        session.features.forget_caching(self.engine.asking);
+        self.engine.answer(session, reply);
     }
 
     /// Asks a node what the request's command is. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
         let profile = self.plain_profile(session);
-        let mut shards = self.topology.all_shards().collect::<Vec<_>>().into_iter();
+        let mut shards = self.engine.topology.all_shards().collect::<Vec<_>>().into_iter();
         let Some(node) = shards.find_map(|shard| self.shared_link(profile, shard).ok()) else {
-            let lost = self.shared_link(profile, self.topology.keyless()).err();
+            let lost = self.shared_link(profile, self.engine.topology.keyless()).err();
             self.refuse(session, &lost.map_or_else(String::new, |lost| lost.text()));
             return Step::Done;
         };
-        let question = self.learner.ask(request.arg(0), session.conn, &self.limits);
+        let question = self.parsing.learner.ask(request.arg(0), session.conn, &self.limits);
         session.hold.add(Reason::Question);
-        let mut ask = self.pool.take();
+        let mut ask = self.engine.pool.take();
         encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
         // A question has no client: its number takes the place of one.
-        self.enqueue_on(
+        self.engine.enqueue_on(
             node,
             &ask,
-            Asked { conn: question, place: 0, part: 0, purpose: Purpose::Learn, kept: Kept::NO },
+            Asked { conn: question, place: 0, part: 0, owner: Owner::Task(TaskKind::Learn), kept: Kept::NO },
         );
-        self.pool.give(ask);
+        self.engine.pool.give(ask);
         self.read_again()
     }
 
@@ -530,15 +538,15 @@ impl Core {
         encode::error(&mut reply, &text);
         let mark = session.mark();
         self.answer_error(session, &reply);
-        session.silence(mark, &mut self.pool);
+        session.silence(mark, &mut self.engine.pool);
         session.phase = Phase::Closing { linger: true };
         self.note_closed(session, CloseReason::Protocol);
     }
 
     /// Counts and logs that we close a client.
     pub(crate) fn note_closed(&mut self, session: &Session, reason: CloseReason) {
-        self.counters.clients_closed += 1;
-        let (client, peer) = (session.client, session.peer.to_string());
+        self.stats.counters.clients_closed += 1;
+        let (client, peer) = (session.origin.client, session.origin.peer.to_string());
         self.notice(Notice::ClientClosed { client, peer, reason });
     }
 }

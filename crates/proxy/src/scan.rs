@@ -7,13 +7,14 @@
 
 pub(crate) mod cursor;
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors;
+use crate::features::Asked;
+use crate::features::{Owed, Session, TaskId};
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::memory::Charge;
+use crate::link::ProfileId;
 use crate::scan::cursor::Cursor;
-use crate::session::{Owed, Session};
+use engine::memory::Charge;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use stdx::{BufferPool, Id};
@@ -107,35 +108,35 @@ impl Core {
         let Some(cursor) = Cursor::parse(request.arg(1)) else {
             return self.refuse(session, errors::INVALID_CURSOR);
         };
-        let Some(cursor) = cursor.among(self.topology.all_shards()) else {
-            return self.answer(session, END);
+        let Some(cursor) = cursor.among(self.engine.topology.all_shards()) else {
+            return self.engine.answer(session, END);
         };
         let node = match self.shared_link(session.profile, cursor.shard) {
             Ok(node) => node,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
-        let scan = self.scans.insert(Scan::new(
+        let scan = self.tasks.scans.insert(Scan::new(
             (session.profile, cursor),
             request,
-            &mut self.pool,
-            self.memory.charge(0),
+            &mut self.engine.pool,
+            self.engine.memory.charge(0),
         ));
-        let place = session.reserve(Owed::Scan(scan));
+        let place = session.replies.reserve(Owed::Task(TaskId::Scan(scan)));
         self.ask_for_page(scan, node, Asked::by_client(session.conn, place));
     }
 
     /// Queues the request for the next page of `scan` for the connection `ix`.
     fn ask_for_page(&mut self, scan: Id, ix: LinkIx, asked: Asked) {
-        let Some(scan) = self.scans.get(scan) else { return };
-        let (tail, start) = self.links[ix].tail(scan.request.len(), &mut self.pool);
+        let Some(scan) = self.tasks.scans.get(scan) else { return };
+        let (tail, start) = self.engine.links[ix].tail(scan.request.len(), &mut self.engine.pool);
         scan.write_request(tail);
-        self.push_ticket(ix, start, asked);
+        self.engine.push_ticket(ix, start, asked);
     }
 
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
     /// error) is the reply if nothing was found before.
     pub(crate) fn absorb_page(&mut self, id: Id, asked: Asked, reply: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(scan) = self.scans.get_mut(id) else { return false };
+        let Some(scan) = self.tasks.scans.get_mut(id) else { return false };
         let Some((node, found, page)) = page_of(reply) else {
             self.end_scan(id, reply, out);
             return true;
@@ -143,7 +144,7 @@ impl Core {
         scan.found += found;
         scan.page.extend_from_slice(page);
         scan.charge.add(page.len());
-        let next = scan.cursor.next(node, self.topology.all_shards());
+        let next = scan.cursor.next(node, self.engine.topology.all_shards());
         if let Some(next) = next
             && next.shard != scan.cursor.shard
             && scan.found < scan.count
@@ -161,7 +162,7 @@ impl Core {
 
     /// Ends a scan whose shard has given no page: with what was found before, or else with `error`. True if that is told.
     pub(crate) fn end_scan(&mut self, id: Id, error: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(scan) = self.scans.get(id) else { return false };
+        let Some(scan) = self.tasks.scans.get(id) else { return false };
         if scan.has_page {
             let next = scan.cursor;
             self.answer_scan(id, Some(next), out);
@@ -174,7 +175,7 @@ impl Core {
 
     /// Writes the reply of a scan that is through.
     fn answer_scan(&mut self, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
-        if let Some(scan) = self.scans.get(id) {
+        if let Some(scan) = self.tasks.scans.get(id) {
             scan.write_reply(next, out);
         }
         self.forget_scan(id);
@@ -182,9 +183,9 @@ impl Core {
 
     /// Nobody waits for it any more.
     pub(crate) fn forget_scan(&mut self, id: Id) {
-        if let Some(scan) = self.scans.remove(id) {
-            self.pool.give(scan.page);
-            self.pool.give(scan.request);
+        if let Some(scan) = self.tasks.scans.remove(id) {
+            self.engine.pool.give(scan.page);
+            self.engine.pool.give(scan.request);
         }
     }
 }

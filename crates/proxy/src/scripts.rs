@@ -11,14 +11,15 @@
 //! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
 //! behind it, which would then run before it.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::cross_slot::Remedy;
+use crate::features::Asked;
+use crate::features::{Owed, Session, TaskId};
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::memory::Charge;
+use crate::link::ProfileId;
 use crate::requests::route::{self, Keys, Part, Route};
-use crate::session::{Owed, Session};
 use command::{Command, Script};
+use engine::memory::Charge;
 use resp::{Request, encode};
 use sha1::{Digest, Sha1};
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -295,7 +296,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
+        let Route::One(shard) = route::route(command, request, &self.engine.topology, keys) else {
             return self.refuse_cross_slot(session, Remedy::HashTag);
         };
         let node = match self.shared_link(session.profile, shard) {
@@ -315,12 +316,12 @@ impl Core {
     ) {
         let copy = match self.named(ix, script, request) {
             Some(named) if self.bring_along(ix, &named) => {
-                self.repeats.keep((session.profile, shard), named, request.bytes, &mut self.pool)
+                self.tasks.repeats.keep((session.profile, shard), named, request.bytes, &mut self.engine.pool)
             }
             _ => None,
         };
-        let place = session.reserve(copy.map_or(Owed::Node, Owed::Repeat));
-        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
+        let place = session.replies.reserve(copy.map_or(Owed::Node, |copy| Owed::Task(TaskId::Repeat(copy))));
+        self.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// What `request` names. A script that it brings along is kept.
@@ -334,7 +335,7 @@ impl Core {
     }
 
     fn note_loaded(&mut self, ix: LinkIx, sha: Sha) {
-        let loaded = &mut self.links[ix].loaded;
+        let loaded = &mut self.engine.links[ix].features.loaded;
         loaded.catch_up(&self.board.scripts);
         loaded.scripts.insert(sha);
     }
@@ -342,7 +343,7 @@ impl Core {
     /// Loads what is named over the connection `ix`, unless it has loaded it. False if it is not kept here.
     pub(crate) fn bring_along(&mut self, ix: LinkIx, named: &Named) -> bool {
         let board = Arc::clone(&self.board);
-        let loaded = &mut self.links[ix].loaded;
+        let loaded = &mut self.engine.links[ix].features.loaded;
         loaded.catch_up(&board.scripts);
         match named {
             Named::Script(sha) => {
@@ -366,39 +367,39 @@ impl Core {
 
     /// Queues a request of ours, whose reply is for nobody: if it fails, the client's own request tells.
     fn load(&mut self, ix: LinkIx, args: &[&[u8]]) {
-        let mut bytes = self.pool.take();
+        let mut bytes = self.engine.pool.take();
         encode::request(&mut bytes, args);
-        self.enqueue_on(ix, &bytes, Asked::by_nobody());
-        self.pool.give(bytes);
+        self.engine.enqueue_on(ix, &bytes, Asked::by_nobody());
+        self.engine.pool.give(bytes);
     }
 
     /// Whether the request behind `reply` was sent once more, because its node misses what we keep.
     pub(crate) fn repeat(&mut self, session: &mut Session, place: u32, id: Id, reply: &[u8]) -> bool {
-        let Some(repeat) = self.repeats.remove(id) else { return false };
+        let Some(repeat) = self.tasks.repeats.remove(id) else { return false };
         let missing = match repeat.named {
             Named::Script(_) => reply.starts_with(NO_SCRIPT),
             Named::Functions => reply == FUNCTION_NOT_FOUND,
         };
-        let ix = (missing && !repeat.is_second && session.is_last(place))
+        let ix = (missing && !repeat.is_second && session.replies.is_last(place))
             .then(|| self.shared_link(repeat.profile, repeat.shard).ok())
             .flatten()
             .filter(|&ix| self.bring_again(ix, &repeat.named));
         let Some(ix) = ix else {
-            self.pool.give(repeat.request);
+            self.engine.pool.give(repeat.request);
             return false;
         };
-        self.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
-        session.expect(place, Owed::Repeat(self.repeats.keep_second(repeat)));
+        self.engine.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
+        session.replies.expect(place, Owed::Task(TaskId::Repeat(self.tasks.repeats.keep_second(repeat))));
         true
     }
 
     /// As [`Core::bring_along`], where we were wrong about what a node has. Which one is not known here: the request may have
     /// been redirected to it. So no link counts as one that has loaded it.
     fn bring_again(&mut self, ix: LinkIx, named: &Named) -> bool {
-        for link in &mut self.links {
+        for link in &mut self.engine.links {
             match named {
-                Named::Script(sha) => _ = link.loaded.scripts.remove(sha),
-                Named::Functions => link.loaded.libraries_version = 0,
+                Named::Script(sha) => _ = link.features.loaded.scripts.remove(sha),
+                Named::Functions => link.features.loaded.libraries_version = 0,
             }
         }
         self.bring_along(ix, named)
@@ -407,15 +408,15 @@ impl Core {
     /// The request behind `id` goes to another node, over the connection `ix`: with what it names, if that may be
     /// missing there.
     pub(crate) fn bring_along_again(&mut self, ix: LinkIx, id: Id) {
-        if let Some(named) = self.repeats.requests.get(id).map(|repeat| repeat.named) {
+        if let Some(named) = self.tasks.repeats.requests.get(id).map(|repeat| repeat.named) {
             self.bring_along(ix, &named);
         }
     }
 
     /// The request behind `id` is not needed any more.
     pub(crate) fn forget_repeat(&mut self, id: Id) {
-        if let Some(repeat) = self.repeats.remove(id) {
-            self.pool.give(repeat.request);
+        if let Some(repeat) = self.tasks.repeats.remove(id) {
+            self.engine.pool.give(repeat.request);
         }
     }
 

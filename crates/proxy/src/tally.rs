@@ -6,7 +6,6 @@
 
 use crate::reading::ReadFrom;
 use command::Number;
-use stdx::Instant;
 
 /// What is counted for one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -180,15 +179,11 @@ impl Tally {
     }
 }
 
-/// The low bits of the microseconds of `now`: enough for what takes less than an hour.
-#[inline]
-pub(crate) fn low_us(now: Instant) -> u32 {
-    (now.as_nanos() / 1000) as u32
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use engine::engine::low_us;
+    use stdx::Instant;
 
     #[test]
     fn errors_are_counted_by_their_first_word_as_redis_does() {

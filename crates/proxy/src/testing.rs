@@ -158,7 +158,7 @@ impl Rig {
 
     /// The cluster's map is another: the ports of the primaries are 7000 and this, and these are their slots.
     pub(crate) fn remap(&mut self, primaries: &[(u32, Vec<RangeInclusive<u16>>)]) {
-        let present = &self.proxy.core.topology;
+        let present = &self.proxy.core.engine.topology;
         self.adopt(cluster(Some(present), present.epoch() + 1, primaries));
     }
 
@@ -255,7 +255,7 @@ impl Rig {
 
     /// A key that lives on `shard`.
     pub(crate) fn key(&self, shard: u32) -> String {
-        let topology = &self.proxy.core.topology;
+        let topology = &self.proxy.core.engine.topology;
         (0..)
             .map(|number| format!("k{number}"))
             .find(|key| topology.shard_of(key.as_bytes()) == ShardId(shard))
@@ -264,7 +264,7 @@ impl Rig {
 
     /// Where `key` lives.
     pub(crate) fn shard_of(&self, key: &str) -> u32 {
-        self.proxy.core.topology.shard_of(key.as_bytes()).0
+        self.proxy.core.engine.topology.shard_of(key.as_bytes()).0
     }
 
     pub(crate) fn client(&mut self) -> ConnId {
@@ -293,7 +293,7 @@ impl Rig {
 
     /// From now on the primary of `shard` listens at port 7000 + `node`; the one before may be its replica.
     pub(crate) fn promote(&mut self, shard: u32, node: u32) {
-        let present = &self.proxy.core.topology;
+        let present = &self.proxy.core.engine.topology;
         let spec = |node| NodeSpec::tcp("127.0.0.1", 7000 + node as u16);
         let replicas = present.shard(ShardId(shard)).primary.map(|id| spec(id.0)).into_iter().collect();
         let name = present.shard(ShardId(shard)).name.clone();
@@ -346,12 +346,12 @@ impl Rig {
 
     /// Whether a connection to the node of `shard` was asked for and waits to be made.
     pub(crate) fn is_connecting(&self, shard: u32) -> bool {
-        matches!(self.proxy.core.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
+        matches!(self.proxy.core.engine.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
     }
 
     /// Whether requests flow to the node of `shard`.
     pub(crate) fn is_up(&self, shard: u32) -> bool {
-        self.proxy.core.links[LinkIx::from_u32(shard)].is_ready()
+        self.proxy.core.engine.links[LinkIx::from_u32(shard)].is_ready()
     }
 
     /// What the node of `shard` was sent since the last call.

@@ -38,6 +38,7 @@ mod transactions;
 mod unsent;
 mod walks;
 
+use crate::EngineLimits;
 use crate::cross_slot::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{Arrival, Event, Limits, Notice, Settings};
@@ -160,7 +161,7 @@ fn scan_continues_on_the_next_shard_until_count_is_met() {
     assert!(rig.node_got(2).ends_with("*6|$4|scan|$1|0|$5|match|$2|k*|$5|count|$1|3|"));
     rig.node_sends(2, "*2|$1|5|*1|$1|b|");
     assert_eq!(rig.taken(client), "*2|$15|562949953421317|*2|$1|a|$1|b|");
-    assert_eq!(rig.proxy.core.scans.len(), 0);
+    assert_eq!(rig.proxy.core.tasks.scans.len(), 0);
 }
 
 #[test]
@@ -176,7 +177,7 @@ fn a_scan_returns_what_it_has_when_the_next_shard_fails() {
     rig.pass(Duration::from_millis(1));
     rig.event(Event::Ended { conn: rig.node(1) });
     assert!(rig.taken(client).starts_with("-TRYAGAIN shard "));
-    assert_eq!(rig.proxy.core.scans.len(), 0);
+    assert_eq!(rig.proxy.core.tasks.scans.len(), 0);
 }
 
 #[test]
@@ -305,7 +306,10 @@ fn requests_wait_for_a_first_link_and_get_its_error() {
 
 #[test]
 fn waiting_for_a_link_does_not_shorten_the_timeout() {
-    let limits = Limits { connect_timeout: Duration::from_secs(5), ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { connect_timeout: Duration::from_secs(5), ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::connecting(1, limits);
     let client = rig.client();
     rig.client_sends(client, "get a|");
@@ -405,7 +409,10 @@ fn garbage_in_a_reply_is_not_passed_on() {
 
 #[test]
 fn a_client_with_much_pending_is_not_read_until_it_caught_up() {
-    let mut rig = Rig::ready_with(1, Limits { pending_max: 4, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits { engine: EngineLimits { pending_max: 4, ..EngineLimits::default() }, ..Limits::default() },
+    );
     let client = rig.client();
     rig.client_sends(client, &"get a|".repeat(10));
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|".repeat(4));
@@ -421,7 +428,10 @@ fn a_client_with_much_pending_is_not_read_until_it_caught_up() {
 
 #[test]
 fn a_client_that_does_not_read_is_closed_and_others_are_not() {
-    let limits = Limits { output_bytes_max: 1000, pending_bytes_max: 4096, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { output_bytes_max: 1000, pending_bytes_max: 4096, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let (slow, other) = (rig.client(), rig.client());
     rig.stick(slow);

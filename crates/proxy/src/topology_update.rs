@@ -15,10 +15,11 @@ pub(crate) mod discovered;
 pub(crate) mod ejection;
 
 use crate::core::Core;
+use crate::features::{Link, Ticket};
 use crate::link::LinkIx;
-use crate::link::{Link, State, Ticket, Use};
+use crate::link::kept::Kept;
+use crate::link::{State, Use};
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
 use crate::replies::Fault;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -40,19 +41,19 @@ impl Proxy {
     /// From now on requests go where `topology` says. One that is not newer than the present one is ignored.
     pub fn handle_topology(&mut self, topology: Arc<Topology>, now: Instant) {
         self.core.begin(now);
-        if topology.epoch() <= self.core.topology.epoch() {
+        if topology.epoch() <= self.core.engine.topology.epoch() {
             return;
         }
-        let before = std::mem::replace(&mut self.core.topology, topology);
+        let before = std::mem::replace(&mut self.core.engine.topology, topology);
         self.core.fit_topology();
-        if before.loses_primary(&self.core.topology) {
-            self.core.losses.note(now);
+        if before.loses_primary(&self.core.engine.topology) {
+            self.core.holders.losses.note(now);
         }
         if self.core.readers.are_watched() {
-            let gainers = before.gainers(&self.core.topology);
+            let gainers = before.gainers(&self.core.engine.topology);
             self.core.readers.note_gains(gainers, now);
         }
-        let losers = before.losers(&self.core.topology);
+        let losers = before.losers(&self.core.engine.topology);
         self.hold_back_clients_of(&losers);
         self.end_watches_on(&losers);
         self.drain_nodes();
@@ -61,32 +62,32 @@ impl Proxy {
         self.move_sources(&before);
         self.follow_topology();
         self.retry_parked(true);
-        self.core.check_at = now;
+        self.core.engine.check_at = now;
         self.follow_up();
     }
 
     /// Clients with requests in flight to `nodes` send nothing else before those were answered.
     fn hold_back_clients_of(&mut self, nodes: &BTreeSet<NodeId>) {
-        let losers = self.core.links.iter().filter(|link| nodes.contains(&link.node));
+        let losers = self.core.engine.links.iter().filter(|link| nodes.contains(&link.node));
         hold_back(&mut self.peers, losers.flat_map(|link| link.tickets()));
     }
 
     /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
     fn hold_back_redirected(&mut self) {
         let core = &self.core;
-        hold_back(&mut self.peers, core.links.iter().flat_map(|link| core.off_the_map(link)));
+        hold_back(&mut self.peers, core.engine.links.iter().flat_map(|link| core.off_the_map(link)));
     }
 
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
     fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
-        for ix in self.core.links.indexes() {
-            let link = &mut self.core.links[ix];
+        for ix in self.core.engine.links.indexes() {
+            let link = &mut self.core.engine.links[ix];
             if link.used_by != Use::Held || !nodes.contains(&link.node) {
                 continue;
             }
             // A WATCH may be in flight.
-            link.has_lost_keys = true;
-            if link.held_by.is_some() && link.in_flight() == 0 {
+            link.features.has_lost_keys = true;
+            if link.features.held_by.is_some() && link.in_flight() == 0 {
                 self.fail_link(ix, Fault::Gone(OTHER_PRIMARY.to_owned()));
             }
         }
@@ -94,12 +95,12 @@ impl Proxy {
 
     /// Takes the connections to nodes out of use that requests do not go to any more.
     fn drain_nodes(&mut self) {
-        for ix in self.core.links.indexes() {
+        for ix in self.core.engine.links.indexes() {
             if self.core.is_of_use(ix) {
                 continue;
             }
-            self.core.pins.forget_idle(self.core.links[ix].node);
-            match self.core.links[ix].used_by {
+            self.core.pins.forget_idle(self.core.engine.links[ix].node);
+            match self.core.engine.links[ix].used_by {
                 Use::Shared | Use::Replica if self.core.is_vacant(ix) => {}
                 Use::Shared | Use::Replica => self.drain_node(ix),
                 _ => {}
@@ -110,13 +111,13 @@ impl Proxy {
     /// What was sent on the connection `ix` is answered there; nothing else is sent on it.
     fn drain_node(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let (profile, id) = (link.profile, link.node);
         core.profiles.forget(profile, id, ix);
         if !link.is_ready() {
             return self.leave_unsent(ix);
         }
-        core.counters.nodes_up -= u64::from(link.stands_for_node());
+        core.stats.counters.nodes_up -= u64::from(link.stands_for_node());
         link.used_by = Use::Draining;
         self.raise_barriers(ix);
         self.reuse_retired(ix);
@@ -126,22 +127,28 @@ impl Proxy {
     fn leave_unsent(&mut self, ix: LinkIx) {
         let unsent = self.unsent_on(ix, OTHER_PRIMARY);
         let core = &mut self.core;
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         let (id, shard) = (link.node, link.shard);
         if let Some(conn) = link.conn() {
-            core.close(conn);
+            core.engine.close(conn);
             self.peers.remove(conn);
         }
-        let link = &mut core.links[ix];
-        link.fail(String::new(), core.now, &core.limits, &mut core.prng, &mut core.pool);
+        let link = &mut core.engine.links[ix];
+        link.fail(
+            String::new(),
+            core.engine.now,
+            &core.engine.limits,
+            &mut core.engine.prng,
+            &mut core.engine.pool,
+        );
         core.vacate(ix);
-        let lost = core.not_sent(shard, OTHER_PRIMARY);
+        let lost = core.engine.not_sent(shard, OTHER_PRIMARY);
         self.park_unsent(id, unsent, &lost);
     }
 
     /// Messages of a shard, and word of its changes, come from its primary.
     fn move_sources(&mut self, before: &Topology) {
-        let after = Arc::clone(&self.core.topology);
+        let after = Arc::clone(&self.core.engine.topology);
         for id in after.all_shards() {
             let was = before.shards().get(id.0 as usize).and_then(|shard| shard.primary);
             let Some(primary) = after.shard(id).primary.filter(|primary| was != Some(*primary)) else {
@@ -149,12 +156,12 @@ impl Proxy {
             };
             for ix in self.core.sources_of(id) {
                 self.fail_link(ix, Fault::Gone(OTHER_PRIMARY.to_owned()));
-                let link = &mut self.core.links[ix];
+                let link = &mut self.core.engine.links[ix];
                 // Unless it is of no use any more, it is made again at once.
                 if let State::Waiting { until } = &mut link.state
                     && *until != Instant::NEVER
                 {
-                    (*until, link.node, link.failures) = (self.core.now, primary, 0);
+                    (*until, link.node, link.attempts.failures) = (self.core.engine.now, primary, 0);
                 }
             }
         }
@@ -164,16 +171,16 @@ impl Proxy {
 impl Core {
     /// What there is one of for each shard, or for each part of the keyspace, has as many entries as the topology wants.
     fn fit_topology(&mut self) {
-        let topology = &self.topology;
-        self.keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
-        self.scratch.keys.resize(topology.divisions());
+        let topology = &self.engine.topology;
+        self.engine.keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
+        self.parsing.scratch.keys.resize(topology.divisions());
         self.subscriptions.fit(topology);
         self.invalidations.fit(topology);
         if self.readers.are_watched() {
-            self.readers.follow(topology, self.now);
+            self.readers.follow(topology, self.engine.now);
         }
-        for link in &mut self.links {
-            link.keeps_all = self.keeps.is_kept();
+        for link in &mut self.engine.links {
+            link.outgoing.keeps_all = self.engine.keeps.is_kept();
             // A connection for messages is its shard's, whichever node is its primary: see [`Proxy::move_sources`].
             if link.used_by != Use::Subscription
                 && let Some(node) = topology.nodes().get(link.node.0 as usize)
@@ -186,23 +193,23 @@ impl Core {
 
     /// Whether what goes over the connection `ix` still goes to its node: writes to a primary, reads to a replica.
     fn is_of_use(&self, ix: LinkIx) -> bool {
-        let Link { node: id, used_by, .. } = self.links[ix];
+        let Link { node: id, used_by, .. } = self.engine.links[ix];
         if used_by == Use::Replica {
             return self.readers.are_watched() && self.is_replica(id);
         }
-        let shard = self.topology.node(id).shard;
-        shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
+        let shard = self.engine.topology.node(id).shard;
+        shard.is_some_and(|shard| self.engine.topology.shard(shard).primary == Some(id))
     }
 
     /// Whether the node `id` is a replica.
     pub(crate) fn is_replica(&self, id: NodeId) -> bool {
-        let shard = self.topology.node(id).shard;
-        shard.is_some_and(|shard| self.topology.shard(shard).replicas.contains(&id))
+        let shard = self.engine.topology.node(id).shard;
+        shard.is_some_and(|shard| self.engine.topology.shard(shard).replicas.contains(&id))
     }
 
     /// Whether nobody has the place `ix` among the connections.
     fn is_vacant(&self, ix: LinkIx) -> bool {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         self.profiles.link(link.profile, link.node) != Some(ix)
     }
 

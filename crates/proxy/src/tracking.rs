@@ -6,8 +6,8 @@ pub(crate) mod noloop;
 
 use crate::ConnId;
 use crate::errors;
-use crate::memory::Charge;
 use crate::tracking::noloop::OwnWrites;
+use engine::memory::Charge;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
 use std::collections::{BTreeMap, BTreeSet};

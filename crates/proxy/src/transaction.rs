@@ -23,19 +23,19 @@ pub(crate) mod execution;
 pub(crate) mod inlays;
 pub(crate) mod results;
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::cross_slot::Remedy;
 use crate::errors;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, Ticket};
 use crate::held::Watch;
 use crate::limits::Transactions;
 use crate::link::LinkIx;
-use crate::link::{Purpose, Ticket};
 use crate::login::passing;
 use crate::redirect::{self, Aim, Declined};
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
 use crate::scripts::Named;
-use crate::session::{Owed, Session};
 use crate::tracking::KeyList;
 use crate::transaction::divided::{Divided, Piece};
 use crate::transaction::execution::{Watched, text_of};
@@ -278,22 +278,22 @@ impl Core {
     ) -> Step {
         match act {
             Act::Begin => {
-                let mut transaction = Transaction::new(&mut self.pool);
-                if let Watch::On(node) = session.watch
+                let mut transaction = Transaction::new(&mut self.engine.pool);
+                if let Watch::On(node) = session.features.watch
                     && self.settings.transactions == Transactions::OneShard
                 {
                     transaction.shard = Some(self.watched_shard(node));
                 }
                 self.recount_transaction(&mut transaction);
-                session.transaction = Some(Box::new(transaction));
-                self.answer(session, OK);
+                session.features.transaction = Some(Box::new(transaction));
+                self.engine.answer(session, OK);
             }
             Act::Execute => self.refuse(session, errors::EXEC_WITHOUT_MULTI),
             Act::Discard => self.refuse(session, errors::DISCARD_WITHOUT_MULTI),
             Act::Watch => return self.watch(session, command, request, keys),
             Act::Unwatch => {
                 self.end_watch(session);
-                self.answer(session, OK);
+                self.engine.answer(session, OK);
             }
         }
         Step::Done
@@ -313,28 +313,28 @@ impl Core {
         if self.runs_per_shard() {
             return self.watch_parts(session, command, request, keys);
         }
-        let Route::One(shard) = route::route(command, request, &self.topology, keys) else {
+        let Route::One(shard) = route::route(command, request, &self.engine.topology, keys) else {
             self.refuse_cross_slot(session, Remedy::PerShard);
             return Step::Done;
         };
-        match session.watch {
+        match session.features.watch {
             Watch::On(ix) if self.watched_shard(ix) != shard => {
                 self.refuse_cross_slot(session, Remedy::PerShard);
             }
-            Watch::On(ix) if self.links[ix].profile != session.profile => {
+            Watch::On(ix) if self.engine.links[ix].profile != session.profile => {
                 self.refuse(session, errors::WATCH_ELSEWHERE);
             }
             Watch::On(ix) => self.send_held(session, ix, request.bytes, Owed::Node),
             // EXEC will fail whatever becomes of these keys.
-            Watch::Lost => self.answer(session, OK),
+            Watch::Lost => self.engine.answer(session, OK),
             Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Several(_) => {
                 match self.hold(session, shard) {
                     Ok(ix) => {
                         let first = keys.positions.first().map(|&at| self.aim_at(request.arg(at)));
                         if let Some(Aim::Slot(slot)) = first {
-                            self.links[ix].watched_slot = Some(slot);
+                            self.engine.links[ix].features.watched_slot = Some(slot);
                         }
-                        session.watch = Watch::Asked(ix);
+                        session.features.watch = Watch::Asked(ix);
                         self.send_held(session, ix, request.bytes, Owed::Node);
                     }
                     Err(lost) => self.refuse(session, &lost.text()),
@@ -346,8 +346,8 @@ impl Core {
 
     /// The shard of the keys that are watched on the connection `ix`.
     pub(crate) fn watched_shard(&self, ix: LinkIx) -> ShardId {
-        let link = &self.links[ix];
-        link.watched_slot.map_or(link.shard, |slot| self.topology.shard_at(slot))
+        let link = &self.engine.links[ix];
+        link.features.watched_slot.map_or(link.shard, |slot| self.engine.topology.shard_at(slot))
     }
 
     /// Carries out or keeps `command`, of a client that has sent MULTI.
@@ -365,7 +365,7 @@ impl Core {
             Carry::Transaction(Act::Execute) => return self.execute(session),
             Carry::Transaction(Act::Discard) => {
                 self.end_transaction(session);
-                self.answer(session, OK);
+                self.engine.answer(session, OK);
             }
             Carry::Here(local @ (Local::Quit | Local::Reset)) => {
                 self.answer_here(session, local, command, request, reply);
@@ -380,11 +380,11 @@ impl Core {
 
     /// An error that leaves the transaction as it is.
     fn complain(&mut self, session: &mut Session, text: &str) {
-        let mut reply = self.pool.take();
+        let mut reply = self.engine.pool.take();
         errors::write(&mut reply, text);
-        self.tally.count_failed(self.asking, &reply);
-        self.answer(session, &reply);
-        self.pool.give(reply);
+        self.stats.tally.count_failed(self.engine.asking, &reply);
+        self.engine.answer(session, &reply);
+        self.engine.pool.give(reply);
     }
 
     /// Keeps a command until EXEC, if it can be a part of the transaction.
@@ -404,9 +404,9 @@ impl Core {
             Transactions::PerShard => self.fits_parts(session, command, keys, place),
         };
         let bytes = bytes_to_keep(request, keys, place);
-        let Some(transaction) = &mut session.transaction else { return };
+        let Some(transaction) = &mut session.features.transaction else { return };
         if transaction.is_spoilt {
-            return self.answer(session, QUEUED);
+            return self.engine.answer(session, QUEUED);
         }
         let misfit = match fits {
             Ok(()) if transaction.request_bytes() + bytes > self.limits.transaction_bytes_max => {
@@ -426,7 +426,7 @@ impl Core {
         };
         transaction.keep(command, (request, keys), place, named);
         self.recount_transaction(transaction);
-        self.answer(session, QUEUED);
+        self.engine.answer(session, QUEUED);
     }
 
     /// Whether a command with keys at `place` may be added to a transaction on one shard.
@@ -437,12 +437,12 @@ impl Core {
         place: Option<Place>,
     ) -> Result<(), Misfit> {
         // In a cluster the slot has perhaps another owner by now.
-        let (is_cluster, watched) = match session.watch {
-            Watch::On(node) => (self.topology.is_cluster(), Some(self.watched_shard(node))),
-            _ => (self.topology.is_cluster(), None),
+        let (is_cluster, watched) = match session.features.watch {
+            Watch::On(node) => (self.engine.topology.is_cluster(), Some(self.watched_shard(node))),
+            _ => (self.engine.topology.is_cluster(), None),
         };
         let (shard, division) =
-            session.transaction.as_ref().map_or((None, None), |it| (it.shard, it.division));
+            session.features.transaction.as_ref().map_or((None, None), |it| (it.shard, it.division));
         match (place, if is_cluster { watched } else { shard }) {
             (Some(Place::At(shard, own)), all)
                 if all.is_none_or(|all| shard == all) && division.is_none_or(|all| own == all) => {}
@@ -464,7 +464,7 @@ impl Core {
         keys: &Keys,
         place: Option<Place>,
     ) -> Result<(), Misfit> {
-        let Some(transaction) = &session.transaction else { return Ok(()) };
+        let Some(transaction) = &session.features.transaction else { return Ok(()) };
         let more = match place {
             Some(Place::At(_, division)) => usize::from(!transaction.has(division)),
             Some(Place::Selects(_)) if transaction.divided.is_some() => {
@@ -486,7 +486,7 @@ impl Core {
 
     fn recount_transaction(&mut self, transaction: &mut Transaction) {
         let holds = transaction.held_bytes();
-        self.memory.recount_unread(&mut transaction.counted_bytes, holds);
+        self.engine.memory.recount_unread(&mut transaction.counted_bytes, holds);
     }
 
     /// Where `command` may run as a part of a transaction; `None` if its keys are on several shards.
@@ -496,11 +496,11 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Result<Option<Place>, Refusal> {
-        let has_one_shard = self.topology.is_undivided();
+        let has_one_shard = self.engine.topology.is_undivided();
         match command.carry {
             Carry::Admin(why, _) if !self.settings.allow_admin => return Err(Refusal::Admin(why)),
             // Elsewhere those who are subscribed to the channel would not hear of it.
-            Carry::Publish(kind) if kind != Topic::ShardChannel && self.topology.is_cluster() => {
+            Carry::Publish(kind) if kind != Topic::ShardChannel && self.engine.topology.is_cluster() => {
                 // All nodes of a cluster pass it on.
                 return Ok(Some(Place::Anywhere));
             }
@@ -535,7 +535,7 @@ impl Core {
                 debug_assert!(false, "it was carried out or refused before");
             }
         }
-        Ok(match route::route(command, request, &self.topology, keys) {
+        Ok(match route::route(command, request, &self.engine.topology, keys) {
             // A key without its value: the node that gets all of it refuses it.
             Route::Parts if self.runs_per_shard() && !command.splits_evenly(request.len()) => {
                 Some(Place::Anywhere)
@@ -553,13 +553,13 @@ impl Core {
     }
 
     fn place_of(&self, key: &[u8]) -> Place {
-        let (division, shard) = self.topology.division_of(key);
+        let (division, shard) = self.engine.topology.division_of(key);
         Place::At(shard, division)
     }
 
     /// EXEC.
     fn execute(&mut self, session: &mut Session) -> Step {
-        let begun = session.transaction.as_ref();
+        let begun = session.features.transaction.as_ref();
         let (selects, has_inlays) = begun.map_or((false, false), |transaction| {
             (transaction.inlays.selects(), !transaction.inlays.is_empty())
         });
@@ -568,27 +568,27 @@ impl Core {
         let is_divided = begun.is_some_and(|transaction| transaction.divided.is_some());
         // What goes over a connection of the client's own must not overtake what it has sent before. What is laid in is
         // written straight to the client.
-        let is_watching = matches!(session.watch, Watch::On(_) | Watch::Several(_));
+        let is_watching = matches!(session.features.watch, Watch::On(_) | Watch::Several(_));
         if (has_inlays || is_divided || is_watching) && !self.is_alone(session) {
             return self.read_again();
         }
         let Some(mut transaction) = self.take_transaction(session) else { return Step::Done };
-        if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
-            transaction.shard = Some(self.topology.shard_at(slot as u16));
+        if let Some(slot) = transaction.division.filter(|_| self.engine.topology.is_cluster()) {
+            transaction.shard = Some(self.engine.topology.shard_at(slot as u16));
         }
-        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
-        match session.watch {
+        let shard = transaction.shard.unwrap_or_else(|| self.engine.topology.keyless());
+        match session.features.watch {
             _ if transaction.is_spoilt => {
                 self.end_watch(session);
                 self.refuse(session, errors::EXEC_ABORT);
             }
             Watch::Lost => {
                 self.end_watch(session);
-                session.end_caching();
-                let mut reply = self.pool.take();
+                session.features.end_caching();
+                let mut reply = self.engine.pool.take();
                 encode::null_array(&mut reply, session.resp3);
-                self.answer(session, &reply);
-                self.pool.give(reply);
+                self.engine.answer(session, &reply);
+                self.engine.pool.give(reply);
             }
             _ if self.watches_in_other_profile(session) => {
                 self.end_watch(session);
@@ -603,19 +603,19 @@ impl Core {
             Watch::On(ix) => self.execute_held(session, ix, &mut transaction, true),
             _ if selects => match self.hold(session, shard) {
                 Ok(ix) => self.execute_held(session, ix, &mut transaction, false),
-                Err(lost) => self.refuse(session, &lost.text_of_exec()),
+                Err(lost) => self.refuse(session, &errors::text_of_exec(&lost)),
             },
             _ if transaction.commands == 0 => self.execute_here(session, &mut transaction),
             _ => match self.shared_link(session.profile, shard) {
                 Ok(ix) => {
                     let owed = self.queue_transaction(session, ix, &mut transaction, None);
-                    let place = session.reserve(owed);
-                    self.enqueue_on(ix, EXEC, Asked::by_client(session.conn, place));
+                    let place = session.replies.reserve(owed);
+                    self.engine.enqueue_on(ix, EXEC, Asked::by_client(session.conn, place));
                 }
-                Err(lost) => self.refuse(session, &lost.text_of_exec()),
+                Err(lost) => self.refuse(session, &errors::text_of_exec(&lost)),
             },
         }
-        self.pool.give(transaction.requests);
+        self.engine.pool.give(transaction.requests);
         Step::Done
     }
 
@@ -628,13 +628,13 @@ impl Core {
     fn is_in_parts(&self, session: &Session, transaction: &Transaction) -> bool {
         let is_elsewhere = |&(_, own): &Watched| transaction.division.is_some_and(|division| division != own);
         transaction.divided.is_some()
-            || matches!(session.watch, Watch::Several(_))
+            || matches!(session.features.watch, Watch::Several(_))
             || self.runs_per_shard() && self.watched(session).iter().any(is_elsewhere)
     }
 
     /// Whether keys are watched in another database, or by another protocol.
     fn watches_in_other_profile(&self, session: &Session) -> bool {
-        self.watched(session).first().is_some_and(|&(ix, _)| self.links[ix].profile != session.profile)
+        self.watched(session).first().is_some_and(|&(ix, _)| self.engine.links[ix].profile != session.profile)
     }
 
     /// EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
@@ -648,22 +648,22 @@ impl Core {
         let requests = std::mem::take(&mut transaction.requests);
         let divided = transaction.divided.take().unwrap_or_default();
         let (pieces, mut parts) = divided.finish(MULTI, &requests);
-        self.pool.give(requests);
+        self.engine.pool.give(requests);
         for part in &mut parts {
-            if self.topology.is_cluster() {
-                part.shard = self.topology.shard_at(part.division as u16);
+            if self.engine.topology.is_cluster() {
+                part.shard = self.engine.topology.shard_at(part.division as u16);
             }
             let is_watched = watched.iter().any(|(_, division)| *division == part.division);
             let admitted =
                 if is_watched { Ok(()) } else { self.shared_link(session.profile, part.shard).map(|_| ()) };
             if let Err(lost) = admitted {
                 self.end_watch(session);
-                return self.refuse(session, &lost.text_of_exec());
+                return self.refuse(session, &errors::text_of_exec(&lost));
             }
         }
-        session.watch = Watch::No;
+        session.features.watch = Watch::No;
         let mixture = match self.expect_exec(session, transaction) {
-            Owed::Mixture(mixture) => Some(mixture),
+            Owed::Task(TaskId::Mixture(mixture)) => Some(mixture),
             _ => None,
         };
         self.begin_execution(session, (pieces, parts), &watched, mixture);
@@ -677,8 +677,8 @@ impl Core {
         transaction: &mut Transaction,
         is_watched: bool,
     ) {
-        session.watch = Watch::Ending(ix);
-        self.links[ix].is_altered |= transaction.inlays.selects();
+        session.features.watch = Watch::Ending(ix);
+        self.engine.links[ix].features.is_altered |= transaction.inlays.selects();
         let held = if is_watched { Held::Watched } else { Held::Altered };
         let owed = self.queue_transaction(session, ix, transaction, Some(held));
         self.send_held(session, ix, EXEC, owed);
@@ -688,8 +688,8 @@ impl Core {
     fn execute_here(&mut self, session: &mut Session, transaction: &mut Transaction) {
         match std::mem::take(&mut transaction.inlays) {
             inlays if inlays.is_empty() => {
-                session.end_caching();
-                self.answer(session, b"*0\r\n");
+                session.features.end_caching();
+                self.engine.answer(session, b"*0\r\n");
             }
             inlays => self.answer_here_alone(session, inlays),
         }
@@ -698,7 +698,7 @@ impl Core {
     /// What the client waits for with EXEC.
     fn expect_exec(&mut self, session: &mut Session, transaction: &mut Transaction) -> Owed {
         match std::mem::take(&mut transaction.inlays) {
-            inlays if inlays.is_empty() => Owed::Exec,
+            inlays if inlays.is_empty() => Owed::Task(TaskId::Exec),
             inlays => self.expect_mixture(session, inlays, transaction.commands),
         }
     }
@@ -721,31 +721,31 @@ impl Core {
         held: Option<Held>,
     ) -> Owed {
         let owed = self.expect_exec(session, transaction);
-        let shard = transaction.shard.unwrap_or_else(|| self.topology.keyless());
+        let shard = transaction.shard.unwrap_or_else(|| self.engine.topology.keyless());
         let mut replay = Replay {
             requests: std::mem::take(&mut transaction.requests),
             commands: transaction.commands,
             named: std::mem::take(&mut transaction.named),
-            mixture: if let Owed::Mixture(id) = owed { Some(id) } else { None },
+            mixture: if let Owed::Task(TaskId::Mixture(id)) = owed { Some(id) } else { None },
             aim: Aim::Shard(shard),
             held,
             declined: None,
             refused: None,
             counted_bytes: 0,
         };
-        if !self.keeps.is_kept() {
+        if !self.engine.keeps.is_kept() {
             self.queue_replay(ix, &replay, NO_REPLAY, false);
-            self.pool.give(replay.requests);
+            self.engine.pool.give(replay.requests);
             return owed;
         }
-        if let Some(slot) = transaction.division.filter(|_| self.topology.is_cluster()) {
+        if let Some(slot) = transaction.division.filter(|_| self.engine.topology.is_cluster()) {
             replay.aim = Aim::Slot(slot as u16);
         }
         let holds = replay.requests.capacity();
-        self.memory.recount(&mut replay.counted_bytes, holds);
-        let id = self.replays.insert(replay);
+        self.engine.memory.recount(&mut replay.counted_bytes, holds);
+        let id = self.tasks.replays.insert(replay);
         self.queue_kept(ix, id, false);
-        Owed::Replay(id)
+        Owed::Task(TaskId::Replay(id))
     }
 
     fn queue_replay(&mut self, ix: LinkIx, replay: &Replay, id: Id, asks: bool) {
@@ -753,19 +753,18 @@ impl Core {
             self.bring_along(ix, named);
         }
         if asks {
-            self.enqueue_on(ix, redirect::ASKING, Asked::by_nobody());
+            self.engine.enqueue_on(ix, redirect::ASKING, Asked::by_nobody());
         }
         // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
-        let queued =
-            Asked { conn: id, part: replay.commands, purpose: Purpose::Queued, ..Asked::by_nobody() };
-        self.enqueue_on(ix, &replay.requests, queued);
+        let queued = Asked { conn: id, part: replay.commands, owner: Owner::Queued, ..Asked::by_nobody() };
+        self.engine.enqueue_on(ix, &replay.requests, queued);
     }
 
     fn queue_kept(&mut self, ix: LinkIx, id: Id, asks: bool) {
-        let Some(replay) = self.replays.get_mut(id) else { return };
+        let Some(replay) = self.tasks.replays.get_mut(id) else { return };
         let lent = std::mem::take(replay);
         self.queue_replay(ix, &lent, id, asks);
-        if let Some(replay) = self.replays.get_mut(id) {
+        if let Some(replay) = self.tasks.replays.get_mut(id) {
             *replay = lent;
         }
     }
@@ -778,29 +777,29 @@ impl Core {
 
     /// A transaction is not sent again any more. What its client waits for now.
     pub(crate) fn forget_replay(&mut self, id: Id) -> Owed {
-        let Some(mut replay) = self.replays.remove(id) else { return Owed::Exec };
-        self.memory.recount(&mut replay.counted_bytes, 0);
-        self.pool.give(replay.requests);
-        replay.mixture.map_or(Owed::Exec, Owed::Mixture)
+        let Some(mut replay) = self.tasks.replays.remove(id) else { return Owed::Task(TaskId::Exec) };
+        self.engine.memory.recount(&mut replay.counted_bytes, 0);
+        self.engine.pool.give(replay.requests);
+        Owed::Task(replay.mixture.map_or(TaskId::Exec, TaskId::Mixture))
     }
 
     /// A node has refused a command of the transaction `id`.
     pub(crate) fn note_refused_command(&mut self, id: Id, error: &[u8]) {
-        if let Some(replay) = self.replays.get_mut(id) {
+        if let Some(replay) = self.tasks.replays.get_mut(id) {
             replay.refused.get_or_insert_with(|| text_of(error));
         }
     }
 
     /// A command was refused: if it belongs to a transaction, that will not be carried out.
     pub(crate) fn spoil_transaction(&mut self, session: &mut Session) {
-        if let Some(transaction) = &mut session.transaction {
+        if let Some(transaction) = &mut session.features.transaction {
             transaction.is_spoilt = true;
-            self.pool.give(std::mem::take(&mut transaction.requests));
+            self.engine.pool.give(std::mem::take(&mut transaction.requests));
             transaction.named = Vec::new();
             transaction.divided = None;
             transaction.inlays = Inlays::default();
             transaction.reads = KeyList::default();
-            self.memory.recount_unread(&mut transaction.counted_bytes, 0);
+            self.engine.memory.recount_unread(&mut transaction.counted_bytes, 0);
         }
     }
 
@@ -808,13 +807,13 @@ impl Core {
     pub(crate) fn end_transaction(&mut self, session: &mut Session) {
         self.end_watch(session);
         if let Some(transaction) = self.take_transaction(session) {
-            self.pool.give(transaction.requests);
+            self.engine.pool.give(transaction.requests);
         }
     }
 
     fn take_transaction(&mut self, session: &mut Session) -> Option<Box<Transaction>> {
-        let mut transaction = session.transaction.take()?;
-        self.memory.recount_unread(&mut transaction.counted_bytes, 0);
+        let mut transaction = session.features.transaction.take()?;
+        self.engine.memory.recount_unread(&mut transaction.counted_bytes, 0);
         Some(transaction)
     }
 }

@@ -180,9 +180,9 @@ pub struct Scanner {
     /// Everything before this offset was looked at and is not needed again.
     at: usize,
     /// Arguments still to come; 0 before the first line was read.
-    args_left: usize,
+    args_left: u32,
     /// Arguments announced by the first line.
-    args_total: usize,
+    args_total: u32,
     /// Length of the argument whose header was read and whose body was not.
     body: Option<usize>,
 }
@@ -234,7 +234,7 @@ impl Scanner {
             args.push(span);
         }
         let done = std::mem::take(self);
-        if args.len() < done.args_total {
+        if args.len() < done.args_total as usize {
             // Resumed half-way: the earlier spans were lost with the scratch space. All is there now, so one more
             // pass from the start finds them; a request is walked twice at most, however it was cut.
             return self.scan(bytes, limits, args, inline);
@@ -256,7 +256,7 @@ impl Scanner {
 
     /// Arguments of the first request as its first line announced them; 0 if that was not seen yet.
     pub fn args_announced(&self) -> usize {
-        self.args_total
+        self.args_total as usize
     }
 
     /// As [`Scanner::scan`], for callers that relay the bytes of a RESP request and keep none. The next call must get
@@ -290,7 +290,7 @@ impl Scanner {
             return Ok(Some(Scanned::Nothing { len: end }));
         }
         self.at = end;
-        self.args_left = usize::try_from(count).map_err(|_| RequestError::ArgsLen)?;
+        self.args_left = u32::try_from(count).map_err(|_| RequestError::ArgsLen)?;
         self.args_total = self.args_left;
         Ok(None)
     }

@@ -2,7 +2,7 @@
 
 use crate::cluster::Cluster;
 use crate::sentinels::name_of;
-use proxy::{CrossShard, Ejecting, Limits, ReadFrom, Reading, Transactions};
+use proxy::{CrossShard, Ejecting, EngineLimits, Limits, ReadFrom, Reading, Transactions};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
@@ -263,7 +263,7 @@ impl Plan {
         let mut topology = topology(&mut prng, shards);
         let mut limits = limits(&mut prng, delay_max);
         // What is gathered may be more than little memory allows, which nobody could tell from a fault.
-        let is_roomy = limits.memory_bytes_max == Limits::default().memory_bytes_max;
+        let is_roomy = limits.engine.memory_bytes_max == Limits::default().engine.memory_bytes_max;
         let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
         let has_users = prng.one_in(4);
         let is_cluster = prng.one_in(3);
@@ -305,15 +305,15 @@ impl Plan {
         if ejecting.is_some() {
             if prng.one_in(2) {
                 // A client with a connection of its own sends one request at a time, which nothing overtakes.
-                limits.large_bytes = Limits::default().large_bytes;
+                limits.engine.large_bytes = Limits::default().engine.large_bytes;
             }
             leave_often(&mut faults, shards, &mut prng);
             limits.slow_start = Duration::from_millis(*prng.pick(&[0, 0, 500, 5_000]));
         }
         let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
-        if has_favourites && limits.memory_bytes_max == SOME_MEMORY {
+        if has_favourites && limits.engine.memory_bytes_max == SOME_MEMORY {
             // Who asks for one large value all the time is soon answered with more.
-            limits.memory_bytes_max = Limits::default().memory_bytes_max;
+            limits.engine.memory_bytes_max = Limits::default().engine.memory_bytes_max;
         }
         let may_join = is_cluster && shards > 1 && !faults.is_empty();
         let has_newcomer = may_join && (discovers || prng.one_in(2));
@@ -349,7 +349,7 @@ impl Plan {
 
     /// Whether a client may be closed since more is held than fits.
     pub fn is_short_of_memory(&self) -> bool {
-        self.limits.memory_bytes_max == LITTLE_MEMORY
+        self.limits.engine.memory_bytes_max == LITTLE_MEMORY
     }
 
     /// Whether the worker has more to do than time, so that it holds incomplete answers for a turn: in every third world.
@@ -655,28 +655,30 @@ fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
     let defaults = Limits::default();
     // What is large is carried out one by one: on a slow network that would take longer than a world lasts.
     let large_bytes: &[usize] = match delay_max < SLOW {
-        true => &[30, 200, 2_000, defaults.large_bytes],
-        false => &[5_000, defaults.large_bytes],
+        true => &[30, 200, 2_000, defaults.engine.large_bytes],
+        false => &[5_000, defaults.engine.large_bytes],
     };
     let large_bytes = *prng.pick(large_bytes);
-    Limits {
+    let pinned_clients_max = *prng.pick(&[1, 2, defaults.engine.pinned_clients_max]);
+    let relay_bytes_max = *prng.pick(&[1, 100, defaults.engine.relay_bytes_max]);
+    let memory_bytes_max = *prng.pick(&[LITTLE_MEMORY, SOME_MEMORY, defaults.engine.memory_bytes_max]);
+    let pass_over_bytes_max = *prng.pick(&[1, 10_000, defaults.engine.pass_over_bytes_max]);
+    let subscriber_bytes_max = *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]);
+    let has_few = prng.one_in(8);
+    let subscription_bytes_max = if has_few { FEW_SUBSCRIPTIONS } else { defaults.subscription_bytes_max };
+    let tracked_bytes_max = *prng.pick(&[FEW_TRACKED, defaults.tracked_bytes_max]);
+    let engine = EngineLimits {
         large_bytes,
         // A request in several pieces, or each in one of its own.
-        piece_bytes_max: if large_bytes < 1_000 { large_bytes } else { defaults.piece_bytes_max },
-        pinned_clients_max: *prng.pick(&[1, 2, defaults.pinned_clients_max]),
-        relay_bytes_max: *prng.pick(&[1, 100, defaults.relay_bytes_max]),
-        memory_bytes_max: *prng.pick(&[LITTLE_MEMORY, SOME_MEMORY, defaults.memory_bytes_max]),
-        pass_over_bytes_max: *prng.pick(&[1, 10_000, defaults.pass_over_bytes_max]),
-        subscriber_bytes_max: *prng.pick(&[LITTLE_PATIENCE, defaults.subscriber_bytes_max]),
-        subscription_bytes_max: if prng.one_in(8) {
-            FEW_SUBSCRIPTIONS
-        } else {
-            defaults.subscription_bytes_max
-        },
-        tracked_bytes_max: *prng.pick(&[FEW_TRACKED, defaults.tracked_bytes_max]),
-        pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.pinned_idle]),
-        ..defaults
-    }
+        piece_bytes_max: if large_bytes < 1_000 { large_bytes } else { defaults.engine.piece_bytes_max },
+        pinned_clients_max,
+        relay_bytes_max,
+        memory_bytes_max,
+        pass_over_bytes_max,
+        pinned_idle: *prng.pick(&[Duration::from_millis(1), defaults.engine.pinned_idle]),
+        ..defaults.engine
+    };
+    Limits { engine, subscriber_bytes_max, subscription_bytes_max, tracked_bytes_max, ..defaults }
 }
 
 fn at(prng: &mut Prng, ms_max: u64) -> Instant {

@@ -3,10 +3,11 @@
 
 use crate::ConnId;
 use crate::core::Core;
-use crate::link::pinned::Pinning;
-use crate::link::{Link, Purpose, Ticket, Use};
+use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind, Ticket};
+use crate::link::Use;
 use crate::proxy::Proxy;
-use crate::session::{Owed, Phase, Reason, Session};
+use crate::session::pinning::Pinning;
+use crate::session::{Phase, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Id;
 
@@ -30,7 +31,7 @@ impl Proxy {
         let coming = self.core.coming();
         for session in self.sessions() {
             if let Some(what) = self.core.why_stuck(session, &coming) {
-                return Err(format!("client {} {what}: {session:?}", session.client));
+                return Err(format!("client {} {what}: {session:?}", session.origin.client));
             }
         }
         self.core.check_tasks(&coming)?;
@@ -40,11 +41,11 @@ impl Proxy {
 
 impl Coming {
     fn add_ticket(&mut self, link: &Link, ticket: &Ticket) {
-        match ticket.purpose {
-            Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
-            Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
-            Purpose::Execution => *self.results.entry(ticket.conn).or_default() += 1,
-            Purpose::DefaultUser => _ = self.lessons.insert(ticket.conn),
+        match ticket.owner {
+            Owner::Client => _ = self.places.insert((ticket.conn, ticket.place)),
+            Owner::Task(TaskKind::Emulation) => *self.answers.entry(ticket.conn).or_default() += 1,
+            Owner::Task(TaskKind::Execution) => *self.results.entry(ticket.conn).or_default() += 1,
+            Owner::Task(TaskKind::DefaultUser) => _ = self.lessons.insert(ticket.conn),
             _ => {}
         }
         let has_barrier = link.used_by.has_barriers() || link.used_by == Use::Held;
@@ -54,10 +55,10 @@ impl Coming {
     }
 
     fn add_stray(&mut self, ticket: &Ticket) {
-        match ticket.purpose {
-            Purpose::Client => _ = self.places.insert((ticket.conn, ticket.place)),
-            Purpose::Emulation => *self.answers.entry(ticket.conn).or_default() += 1,
-            Purpose::Execution => *self.results.entry(ticket.conn).or_default() += 1,
+        match ticket.owner {
+            Owner::Client => _ = self.places.insert((ticket.conn, ticket.place)),
+            Owner::Task(TaskKind::Emulation) => *self.answers.entry(ticket.conn).or_default() += 1,
+            Owner::Task(TaskKind::Execution) => *self.results.entry(ticket.conn).or_default() += 1,
             _ => {}
         }
         if ticket.is_of_client() {
@@ -80,32 +81,34 @@ impl Core {
     /// Whether something will be brought to `place`. What is passed on piece by piece may all be here, and waits for the client
     /// or for the next turn.
     fn will_come(&self, session: &Session, place: u32, coming: &Coming) -> bool {
-        let goes_on = !session.output().is_empty() || self.is_of_next_turn(session);
-        let is_passed_on = (session.is_relaying() || self.is_laying_in(session)) && goes_on;
+        let goes_on = !session.replies.output().is_empty() || self.is_of_next_turn(session);
+        let is_passed_on = (session.replies.is_relaying() || self.is_laying_in(session)) && goes_on;
         // It goes on when the reply before it has come.
-        let is_rest =
-            place != session.front() && session.owed(place).is_some_and(|owed| self.is_laid_in(owed));
-        is_rest || place == session.front() && is_passed_on || coming.places.contains(&(session.conn, place))
+        let is_rest = place != session.replies.front()
+            && session.replies.owed(place).is_some_and(|owed| self.is_laid_in(owed));
+        is_rest
+            || place == session.replies.front() && is_passed_on
+            || coming.places.contains(&(session.conn, place))
     }
 
     fn is_of_next_turn(&self, session: &Session) -> bool {
-        self.clients_of_next_turn.contains(&session.conn)
+        self.engine.todo.clients_of_next_turn.contains(&session.conn)
     }
 
     fn coming(&self) -> Coming {
         let mut coming = Coming::default();
-        for link in &self.links {
+        for link in &self.engine.links {
             link.tickets().for_each(|ticket| coming.add_ticket(link, ticket));
         }
         self.retry_queue.tickets().for_each(|ticket| coming.add_stray(ticket));
         coming.places.extend(self.pins.refetched());
         coming.places.extend(self.subscriptions.awaited());
-        coming.lessons.extend(self.learner.waiting());
-        self.emulations.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
-        self.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
-        self.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
+        coming.lessons.extend(self.parsing.learner.waiting());
+        self.tasks.emulations.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
+        self.tasks.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
+        self.tasks.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
         self.invalidations.awaited().for_each(|place| coming.add_task(place));
-        for (place, has_barrier) in self.inquiries.awaited() {
+        for (place, has_barrier) in self.tasks.inquiries.awaited() {
             coming.places.insert(place);
             if has_barrier {
                 coming.raise_barrier(place.0);
@@ -119,14 +122,18 @@ impl Core {
         let is_open = matches!(session.phase, Phase::Open | Phase::Ending);
         let barriers =
             coming.barriers.get(&session.conn).copied().unwrap_or_default() + self.own_barriers(session);
-        let has_future =
-            session.is_pending() || !session.output().is_empty() || self.is_of_next_turn(session);
+        let has_future = session.replies.is_pending()
+            || !session.replies.output().is_empty()
+            || self.is_of_next_turn(session);
         match () {
-            () if session.awaited().any(|place| !self.will_come(session, place, coming)) => {
+            () if session.replies.awaited().any(|place| !self.will_come(session, place, coming)) => {
                 Some("waits for a reply that nobody will bring")
             }
-            () if session.front_is_ready() => Some("has a reply that does not leave"),
-            () if !session.output().is_empty() && !session.blocked && !session.is_corked => {
+            () if session.replies.front_is_ready() => Some("has a reply that does not leave"),
+            () if !session.replies.output().is_empty()
+                && !session.replies.output.blocked
+                && !session.replies.output.is_corked =>
+            {
                 Some("is not sent what waits for it")
             }
             () if session.hold.order() != barriers => Some("waits for something that is not there"),
@@ -136,9 +143,9 @@ impl Core {
             () if session.hold.has(Reason::Pause) && !self.pause.is_on() => {
                 Some("waits for a pause that has ended")
             }
-            () if session.held_up && !self.memory.is_full() => Some("waits for memory that is there"),
+            () if session.held_up && !self.engine.memory.is_full() => Some("waits for memory that is there"),
             () if self.pin_is_missing(session) => Some("waits for a transfer that does not come"),
-            () if !session.is_pending() && session.pinning == Pinning::Turning => {
+            () if !session.replies.is_pending() && session.pinning == Pinning::Turning => {
                 Some("waits for its own replies")
             }
             () if is_open && !has_future && session.paused && self.may_receive(session) => {
@@ -147,7 +154,7 @@ impl Core {
             () if session.is_blocked() && session.paused && self.may_receive(session) => {
                 Some("waits, and its end would not be seen")
             }
-            () if is_open && !has_future && session.has_unread && self.may_read_on(session) => {
+            () if is_open && !has_future && session.input.has_unread && self.may_read_on(session) => {
                 Some("has a request that is not read without a cause")
             }
             () if self.should_be_closed(session) => Some("should have been closed"),
@@ -158,16 +165,20 @@ impl Core {
     /// How often the next request of `session` waits for what it waits for itself.
     fn own_barriers(&self, session: &Session) -> u32 {
         let is_barrier = |owed: &Owed| match *owed {
-            Owed::Mixture(_) | Owed::Login(_) => true,
-            Owed::Execution(id) => self.executions.get(id).is_some_and(|execution| execution.has_mixture()),
-            Owed::Replay(id) => self.replays.get(id).is_some_and(|replay| replay.has_mixture()),
+            Owed::Task(TaskId::Mixture(_)) | Owed::Task(TaskId::Login(_)) => true,
+            Owed::Task(TaskId::Execution(id)) => {
+                self.tasks.executions.get(id).is_some_and(|execution| execution.has_mixture())
+            }
+            Owed::Task(TaskId::Replay(id)) => {
+                self.tasks.replays.get(id).is_some_and(|replay| replay.has_mixture())
+            }
             _ => false,
         };
-        session.owed_to_it().filter(is_barrier).count() as u32
+        session.replies.owed_to_it().filter(is_barrier).count() as u32
     }
 
     fn may_read_on(&self, session: &Session) -> bool {
-        session.may_read(&self.limits) && !self.memory.is_full()
+        session.may_read(&self.engine.limits) && !self.engine.memory.is_full()
     }
 
     /// Whether `session` waits for a permit or has one, and nobody knows.
@@ -176,9 +187,9 @@ impl Core {
         let Some(pin) = self.pins.get(id) else { return true };
         match session.pinning {
             Pinning::Waiting(_) => {
-                !self.pins.is_in_line(id) || self.pins.granted() < self.limits.pinned_clients_max
+                !self.pins.is_in_line(id) || self.pins.granted() < self.engine.limits.pinned_clients_max
             }
-            Pinning::Busy(_) => !session.is_pending() && pin.upload.is_none(),
+            Pinning::Busy(_) => !session.replies.is_pending() && pin.upload.is_none(),
             Pinning::Ready(_) | Pinning::Turning | Pinning::No => false,
         }
     }
@@ -189,18 +200,18 @@ impl Core {
             Phase::Closing { .. } => true,
             Phase::Open | Phase::Lingering { .. } => false,
         };
-        is_over && session.is_quiet()
+        is_over && session.replies.is_quiet()
     }
 
     /// Whether each task waits for as many answers as are on their way.
     fn check_tasks(&self, coming: &Coming) -> Result<(), String> {
-        for (id, emulation) in self.emulations.iter() {
+        for (id, emulation) in self.tasks.emulations.iter() {
             let answers = coming.answers.get(&id).copied().unwrap_or_default();
             if emulation.questions_left() != answers {
                 return Err(format!("{answers} answers are on their way to {emulation:?}"));
             }
         }
-        for (id, execution) in self.executions.iter() {
+        for (id, execution) in self.tasks.executions.iter() {
             let results = coming.results.get(&id).copied().unwrap_or_default();
             if execution.results_left() != results {
                 return Err(format!("{results} results are on their way to {execution:?}"));
@@ -211,7 +222,7 @@ impl Core {
 
     /// Whether what waits to be sent to nodes is sent when they take it.
     fn check_links(&self) -> Result<(), String> {
-        let stuck = self.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
+        let stuck = self.engine.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
         stuck.map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
     }
 }
@@ -219,9 +230,9 @@ impl Core {
 /// What keeps a connection to a node from going on for ever, if something does.
 fn why_link_stuck(link: &Link) -> Option<&'static str> {
     match () {
-        () if !link.output().is_empty() && !link.blocked => Some("is not sent what waits for it"),
+        () if !link.output().is_empty() && !link.outgoing.blocked => Some("is not sent what waits for it"),
         // It is read again when what has come was passed on.
-        () if link.is_ready() && link.paused && link.input_len() == 0 => {
+        () if link.is_ready() && link.incoming.paused && link.input_len() == 0 => {
             Some("is not read from without a cause")
         }
         () => None,

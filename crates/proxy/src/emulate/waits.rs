@@ -18,8 +18,9 @@ use crate::core::Core;
 use crate::errors;
 use crate::errors::Lost;
 use crate::event::Notice;
+use crate::features::{Owed, Session, TaskId};
 use crate::proxy::{Peer, Proxy};
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use resp::encode;
 use resp::reply::is_error;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -205,21 +206,22 @@ impl Waits {
 impl Core {
     /// The plan has found nothing. True if its client waits on; false if its time is up.
     pub(super) fn wait_on_keys(&mut self, id: Id) -> bool {
-        let Some(wait) = self.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut()) else {
+        let Some(wait) = self.tasks.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
+        else {
             return false;
         };
-        if wait.deadline <= self.now {
+        if wait.deadline <= self.engine.now {
             return false;
         }
         let mut looks_again = wait.has_changes();
-        if self.waits.join(id, wait) {
+        if self.tasks.waits.join(id, wait) {
             // Something may have come since it looked.
             wait.changed = Changed::All;
             let shards = wait.shards();
             looks_again = self.hear_of_changes(shards);
         }
         if looks_again {
-            self.waits.woken.push_back(id);
+            self.tasks.waits.woken.push_back(id);
         }
         true
     }
@@ -227,39 +229,39 @@ impl Core {
     /// The plan does not wait any more. Elements that it leaves are for the next client.
     pub(super) fn leave_waits(&mut self, id: Id, plan: &Plan) {
         let Some(wait) = plan.wait() else { return };
-        if self.waits.leave(id, wait) {
+        if self.tasks.waits.leave(id, wait) {
             wait.unserved(&plan.in_hand()).iter().for_each(|key| self.wake(key));
         }
     }
 
     /// `key` has changed: the client that has waited longest for it may get an element.
     pub(crate) fn wake(&mut self, key: &[u8]) {
-        for id in self.waits.first_of_each_kind(key) {
+        for id in self.tasks.waits.first_of_each_kind(key) {
             if let Some(wait) = self.key_wait(id) {
                 wait.note_changed(key);
-                self.waits.woken.push_back(id);
+                self.tasks.waits.woken.push_back(id);
             }
         }
     }
 
     /// Any key may have changed.
     pub(crate) fn wake_all(&mut self) {
-        for id in self.waits.all() {
+        for id in self.tasks.waits.all() {
             if let Some(wait) = self.key_wait(id) {
                 wait.changed = Changed::All;
-                self.waits.woken.push_back(id);
+                self.tasks.waits.woken.push_back(id);
             }
         }
     }
 
     fn key_wait(&mut self, id: Id) -> Option<&mut KeyWait> {
-        self.emulations.get_mut(id)?.plan.wait_mut()
+        self.tasks.emulations.get_mut(id)?.plan.wait_mut()
     }
 
     /// The plan that `session` waits for, if it waits for an element of several shards.
     pub(crate) fn waiting_pop(&self, session: &Session) -> Option<Id> {
-        match session.front_owed() {
-            Some(Owed::Emulation(id)) if session.is_seen_waiting => Some(id),
+        match session.replies.front_owed() {
+            Some(Owed::Task(TaskId::Emulation(id))) if session.wait.is_seen => Some(id),
             _ => None,
         }
     }
@@ -269,7 +271,7 @@ impl Core {
         self.leave_emulation(id);
         self.set_waiting(session, None);
         session.hold.remove(Reason::Order);
-        session.forget_pending();
+        session.replies.forget_pending();
         self.count_waiting(session);
     }
 }
@@ -279,9 +281,9 @@ impl Proxy {
     pub(crate) fn serve_woken(&mut self) -> bool {
         let mut serves = false;
         while !self.core.pause.is_on()
-            && let Some(id) = self.core.waits.woken.pop_front()
+            && let Some(id) = self.core.tasks.waits.woken.pop_front()
         {
-            let Some(emulation) = self.core.emulations.get_mut(id) else { continue };
+            let Some(emulation) = self.core.tasks.emulations.get_mut(id) else { continue };
             if let Some(questions) = emulation.plan.look_again() {
                 self.core.ask(id, questions);
                 self.advance_emulation(id);
@@ -293,17 +295,17 @@ impl Proxy {
 
     /// Answers those who have waited long enough.
     pub(crate) fn end_late_waits(&mut self) {
-        while let Some(&(deadline, id)) = self.core.waits.deadlines.first()
-            && deadline <= self.core.now
+        while let Some(&(deadline, id)) = self.core.tasks.waits.deadlines.first()
+            && deadline <= self.core.engine.now
         {
-            self.core.waits.deadlines.remove(&(deadline, id));
+            self.core.tasks.waits.deadlines.remove(&(deadline, id));
             self.end_wait_for_key(id, None);
         }
     }
 
     /// The client of plan `id` waits no longer than for what is in flight. It gets `error`, or is told that nothing came.
     pub(crate) fn end_wait_for_key(&mut self, id: Id, error: Option<&str>) {
-        let Some(emulation) = self.core.emulations.get_mut(id) else { return };
+        let Some(emulation) = self.core.tasks.emulations.get_mut(id) else { return };
         let is_waiting = emulation.plan.is_waiting();
         let Some(wait) = emulation.plan.wait_mut() else { return };
         let verdict = error.map_or_else(|| wait.nothing(), errors::reply);
@@ -318,9 +320,9 @@ impl Proxy {
 
     /// `shard` does not tell of changes: no client can wait for its keys.
     pub(crate) fn end_waits_for(&mut self, shard: ShardId, reason: &str) {
-        let name = self.core.shard_name(shard).to_owned();
+        let name = self.core.engine.shard_name(shard).to_owned();
         let text = Lost::NotSent { shard: name, reason: reason.to_owned() }.text();
-        for id in self.core.waits.all() {
+        for id in self.core.tasks.waits.all() {
             if self.core.key_wait(id).is_some_and(|wait| wait.shards().contains(&shard)) {
                 self.end_wait_for_key(id, Some(&text));
             }
@@ -329,9 +331,9 @@ impl Proxy {
 
     /// Keys may be on other shards than before.
     pub(crate) fn follow_keys(&mut self) {
-        let topology = Arc::clone(&self.core.topology);
+        let topology = Arc::clone(&self.core.engine.topology);
         let mut shards = BTreeSet::new();
-        for id in self.core.waits.all() {
+        for id in self.core.tasks.waits.all() {
             let Some(wait) = self.core.key_wait(id) else { continue };
             wait.keys.iter_mut().for_each(|key| key.shard = topology.shard_of(&key.name));
             shards.extend(wait.shards());
@@ -345,7 +347,7 @@ impl Proxy {
         if let Plan::Pop(pop) = &emulation.plan
             && let Some(shard) = pop.returns_to().filter(|_| is_error(reply))
         {
-            let shard = self.core.shard_name(shard).to_owned();
+            let shard = self.core.engine.shard_name(shard).to_owned();
             self.core.notice(Notice::ElementNotReturned { shard });
         }
     }
@@ -353,7 +355,7 @@ impl Proxy {
     /// The client of plan `id` waits, and all can see that.
     pub(super) fn show_wait_for_key(&mut self, id: Id) {
         let core = &mut self.core;
-        let Some(emulation) = core.emulations.get(id) else { return };
+        let Some(emulation) = core.tasks.emulations.get(id) else { return };
         if emulation.plan.is_waiting()
             && let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn)
         {

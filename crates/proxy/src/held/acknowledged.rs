@@ -19,13 +19,13 @@
 //! A client of one Redis that dies or is replaced notices: it loses its connection, and must ask itself what became of its
 //! writes. Here it does not, and the node that answers next may never have seen them. So it is told once, by an error.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors;
+use crate::features::Asked;
+use crate::features::{Owner, Session, TaskKind};
 use crate::held::fan::Answers;
 use crate::link::LinkIx;
-use crate::link::Purpose;
-use crate::redirect::Kept;
-use crate::session::Session;
+use crate::link::kept::Kept;
 use resp::reply::{as_integer, elements, is_error};
 use resp::{Request, encode};
 use std::collections::BTreeSet;
@@ -92,7 +92,8 @@ impl Losses {
 
     /// Whether the client of `session` is to be told; then it counts as told.
     fn concern(&mut self, session: &Session) -> bool {
-        self.last_at.is_some_and(|last_at| session.created_at <= last_at) && self.told.insert(session.client)
+        self.last_at.is_some_and(|last_at| session.origin.created_at <= last_at)
+            && self.told.insert(session.origin.client)
     }
 }
 
@@ -104,11 +105,11 @@ impl Core {
         request: &Request<'_>,
         patience: Duration,
     ) {
-        if self.losses.concern(session) {
+        if self.holders.losses.concern(session) {
             return self.refuse(session, errors::PRIMARY_LOST);
         }
         // Nothing was written to a shard without slots, which may not even have replicas.
-        let shards = self.topology.owners();
+        let shards = self.engine.topology.owners();
         let answers = Answers::Replicas(Acknowledged::default());
         self.wait_on_several(session, &shards, answers, patience, |out, _| append(out, request.bytes));
     }
@@ -117,28 +118,28 @@ impl Core {
 impl Core {
     /// Has the connection `ix` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
     pub(crate) fn ask_mark(&mut self, ix: LinkIx, fan: Id, part: u32) {
-        let link = &mut self.links[ix];
-        if matches!(self.topology.node(link.node).address, Address::Embedded(_)) {
-            link.knows_waitaof = Some(false);
+        let link = &mut self.engine.links[ix];
+        if matches!(self.engine.topology.node(link.node).address, Address::Embedded(_)) {
+            link.features.knows_waitaof = Some(false);
         }
-        let asked = |purpose| Asked { conn: fan, place: 0, part, purpose, kept: Kept::NO };
-        match link.knows_waitaof {
+        let asked = |owner| Asked { conn: fan, place: 0, part, owner, kept: Kept::NO };
+        match link.features.knows_waitaof {
             Some(false) => return,
             Some(true) => {}
-            None => self.enqueue_on(ix, ABOUT_WAITAOF, asked(Purpose::Waitaof)),
+            None => self.engine.enqueue_on(ix, ABOUT_WAITAOF, asked(Owner::Task(TaskKind::Waitaof))),
         }
-        self.enqueue_on(ix, MARK, asked(Purpose::Mark));
+        self.engine.enqueue_on(ix, MARK, asked(Owner::Task(TaskKind::Mark)));
     }
 
     /// The node at the end of the connection `ix` has said whether it knows WAITAOF, or that it cannot tell now.
     pub(crate) fn note_waitaof(&mut self, ix: LinkIx, reply: &[u8]) {
         let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
-        self.links[ix].knows_waitaof = (!is_error(reply)).then_some(knows);
+        self.engine.links[ix].features.knows_waitaof = (!is_error(reply)).then_some(knows);
     }
 
     /// The connection `ix` counts as one that has written, or not: then what WAIT says there means nothing.
     pub(crate) fn note_mark(&mut self, ix: LinkIx, fan: Id, reply: &[u8]) {
-        if is_error(reply) && self.links[ix].knows_waitaof != Some(false) {
+        if is_error(reply) && self.engine.links[ix].features.knows_waitaof != Some(false) {
             let text = String::from_utf8_lossy(reply);
             self.fail_fan(fan, &errors::not_marked(text.trim_matches(['-', '\r', '\n'])));
         }

@@ -20,16 +20,17 @@
 //! come and meet that client.
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind};
 use crate::held::acknowledged::Acknowledged;
 use crate::held::streams::Streams;
 use crate::link::LinkIx;
-use crate::link::Purpose;
+use crate::link::kept::Kept;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
 use crate::replies::Outcome;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use command::Number;
 use resp::reply::is_error;
 use std::time::Duration;
@@ -204,12 +205,12 @@ impl Core {
         let needs_marks = answers.are_of_each_node();
         // As for one who waits on one shard.
         self.unpin(session);
-        let id = self.fans.insert(Fan {
+        let id = self.tasks.fans.insert(Fan {
             conn: session.conn,
-            place: session.next_place(),
+            place: session.replies.next_place(),
             resp3: session.resp3,
-            command: self.asking,
-            asked_us: self.now_us,
+            command: self.engine.asking,
+            asked_us: self.engine.now_us,
             parts: nodes.iter().map(|&ix| Part::Waits { link: ix, is_seen: false }).collect(),
             is_ending: false,
             answers,
@@ -217,7 +218,7 @@ impl Core {
             failure: None,
             counted_bytes: 0,
         });
-        let mut bytes = self.pool.take();
+        let mut bytes = self.engine.pool.take();
         for (part, &ix) in (0..).zip(&nodes) {
             self.ask_name(ix);
             if needs_marks {
@@ -225,21 +226,21 @@ impl Core {
             }
             bytes.clear();
             write_part(&mut bytes, part);
-            let asked = Asked { conn: id, place: 0, part, purpose: Purpose::Fan, kept: Kept::NO };
-            self.enqueue_on(ix, &bytes, asked);
-            self.set_deadline(ix, self.now + self.limits.request_timeout + patience);
+            let asked = Asked { conn: id, place: 0, part, owner: Owner::Task(TaskKind::Fan), kept: Kept::NO };
+            self.engine.enqueue_on(ix, &bytes, asked);
+            self.engine.set_deadline(ix, self.engine.now + self.engine.limits.request_timeout + patience);
         }
-        self.pool.give(bytes);
+        self.engine.pool.give(bytes);
         self.recount_fan(id);
-        session.reserve(Owed::Fan(id));
+        session.replies.reserve(Owed::Task(TaskId::Fan(id)));
         session.hold.add(Reason::Order);
         self.set_waiting(session, nodes.first().copied());
     }
 
     fn recount_fan(&mut self, id: Id) {
-        if let Some(fan) = self.fans.get_mut(id) {
+        if let Some(fan) = self.tasks.fans.get_mut(id) {
             let holds = fan.answers.held_bytes();
-            self.memory.recount(&mut fan.counted_bytes, holds);
+            self.engine.memory.recount(&mut fan.counted_bytes, holds);
         }
     }
 
@@ -260,13 +261,13 @@ impl Core {
 
     /// The connection is not held any more.
     pub(crate) fn let_go_of(&mut self, ix: LinkIx) {
-        self.links[ix].held_by = None;
+        self.engine.links[ix].features.held_by = None;
         self.return_held(ix);
     }
 
     /// The node at the end of the connection `at` has its part of `session`'s request.
     pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, at: LinkIx) {
-        let Some(fan) = self.fans.get_mut(id) else { return };
+        let Some(fan) = self.tasks.fans.get_mut(id) else { return };
         for part in &mut fan.parts {
             if let Part::Waits { link, is_seen } = part {
                 *is_seen |= *link == at;
@@ -284,32 +285,32 @@ impl Core {
 
     /// Whether another node cannot answer for the one that was asked.
     pub(crate) fn needs_each_node(&self, id: Id) -> bool {
-        self.fans.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
+        self.tasks.fans.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
     }
 
     /// The client whose request is to be sent again to another node, as far as `part` is concerned.
     pub(crate) fn client_of_parked(&self, id: Id, part: u32) -> Option<ConnId> {
-        let fan = self.fans.get(id)?;
+        let fan = self.tasks.fans.get(id)?;
         (fan.parts[part as usize] == Part::Parked && !fan.is_ending).then_some(fan.conn)
     }
 
     /// The part was sent again, on the connection `ix`.
     pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, ix: LinkIx) {
-        if let Some(fan) = self.fans.get_mut(id) {
+        if let Some(fan) = self.tasks.fans.get_mut(id) {
             fan.parts[part as usize] = Part::Waits { link: ix, is_seen: false };
         }
     }
 
     /// The client has gone: what it held is closed, and nothing else can come of it.
     pub(crate) fn leave_fan(&mut self, id: Id) {
-        let Some(mut fan) = self.fans.remove(id) else { return };
-        self.memory.recount(&mut fan.counted_bytes, 0);
+        let Some(mut fan) = self.tasks.fans.remove(id) else { return };
+        self.engine.memory.recount(&mut fan.counted_bytes, 0);
         self.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::link));
     }
 
     /// No answer can be told any more, but `error`.
     pub(crate) fn fail_fan(&mut self, id: Id, error: &str) {
-        if let Some(fan) = self.fans.get_mut(id) {
+        if let Some(fan) = self.tasks.fans.get_mut(id) {
             fan.error.get_or_insert_with(|| errors::reply(error));
             self.end_fan(id);
         }
@@ -317,7 +318,7 @@ impl Core {
 
     /// All parts are let go that still wait.
     fn end_fan(&mut self, id: Id) {
-        let Some(fan) = self.fans.get_mut(id) else { return };
+        let Some(fan) = self.tasks.fans.get_mut(id) else { return };
         if std::mem::replace(&mut fan.is_ending, true) {
             return;
         }
@@ -326,11 +327,12 @@ impl Core {
                 *part = Part::Ended;
             }
         }
-        let late_at = self.now + if fan.needs_all() { self.limits.request_timeout } else { ENDING };
+        let late_at =
+            self.engine.now + if fan.needs_all() { self.engine.limits.request_timeout } else { ENDING };
         for part in fan.parts.clone() {
             let Part::Waits { link: ix, is_seen } = part else { continue };
-            self.links[ix].hurry(late_at);
-            self.check_at = self.check_at.min(late_at);
+            self.engine.links[ix].hurry(late_at);
+            self.engine.check_at = self.engine.check_at.min(late_at);
             if is_seen {
                 self.end_part(ix);
             }
@@ -339,18 +341,24 @@ impl Core {
 
     /// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
     fn end_part(&mut self, ix: LinkIx) {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         let (profile, id) = (link.profile, link.node);
-        let (Some(name), Some(conn)) = (link.name, link.conn()) else { return };
-        let asked = Asked { conn, place: 0, part: ix.to_u32(), purpose: Purpose::Unblock, kept: Kept::NO };
+        let (Some(name), Some(conn)) = (link.features.name, link.conn()) else { return };
+        let asked = Asked {
+            conn,
+            place: 0,
+            part: ix.to_u32(),
+            owner: Owner::Task(TaskKind::Unblock),
+            kept: Kept::NO,
+        };
         if self.ask_to_unblock((profile, id), name, false, asked) {
-            self.links[ix].is_unblocked = true;
+            self.engine.links[ix].features.is_unblocked = true;
         }
     }
 
     /// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `ix`; or nobody knows.
     pub(crate) fn end_unblock(&mut self, conn: ConnId, ix: LinkIx, outcome: &Outcome<'_>) {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         if link.conn() != Some(conn) {
             return;
         }
@@ -359,8 +367,8 @@ impl Core {
         {
             return self.pins.doomed.push(ix);
         }
-        link.is_unblocked = false;
-        if link.held_by.is_none() {
+        link.features.is_unblocked = false;
+        if link.features.held_by.is_none() {
             self.return_held(ix);
         }
     }
@@ -368,16 +376,16 @@ impl Core {
     /// What came of `part`. True if it was the last.
     fn take_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) -> bool {
         let is_lost = matches!(outcome, Outcome::Lost(_));
-        let Some(fan) = self.fans.get_mut(id) else { return false };
+        let Some(fan) = self.tasks.fans.get_mut(id) else { return false };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Ended);
         if was == Part::Ended {
             return false;
         }
         // Who was unblocked there by another client, or by us at the end, waits no more at all.
-        let was_sought = was.link().is_some_and(|ix| self.links[ix].is_sought);
+        let was_sought = was.link().is_some_and(|ix| self.engine.links[ix].features.is_sought);
         let ends = fan.absorb(part, outcome) | was_sought;
         let holds = fan.answers.held_bytes();
-        self.memory.recount(&mut fan.counted_bytes, holds);
+        self.engine.memory.recount(&mut fan.counted_bytes, holds);
         // A lost connection is given up by whoever found that out.
         if let Some(ix) = was.link().filter(|_| !is_lost) {
             self.let_go_of(ix);
@@ -385,7 +393,7 @@ impl Core {
         if ends {
             self.end_fan(id);
         }
-        self.fans.get(id).is_some_and(|fan| fan.parts.iter().all(|part| *part == Part::Ended))
+        self.tasks.fans.get(id).is_some_and(|fan| fan.parts.iter().all(|part| *part == Part::Ended))
     }
 }
 
@@ -393,7 +401,7 @@ impl Proxy {
     /// Part `part` was declined: its connection is the next client's, and it waits until it was sent again.
     pub(crate) fn park_part(&mut self, id: Id, part: u32) {
         let core = &mut self.core;
-        let Some(fan) = core.fans.get_mut(id) else { return };
+        let Some(fan) = core.tasks.fans.get_mut(id) else { return };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Parked);
         let (conn, first) = (fan.conn, fan.first_node());
         if let Some(ix) = was.link() {
@@ -408,19 +416,19 @@ impl Proxy {
     pub(crate) fn absorb_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
         let is_last = self.core.take_part(id, part, outcome);
         let core = &mut self.core;
-        let Some(fan) = core.fans.get(id) else { return };
+        let Some(fan) = core.tasks.fans.get(id) else { return };
         let Some(Peer::Client(session)) = self.peers.get_mut(fan.conn) else { return };
         if !is_last {
             // It is sought on a connection on which it still waits.
-            session.waits_on = fan.first_node();
+            session.wait.on = fan.first_node();
             return;
         }
-        let Some(mut fan) = core.fans.remove(id) else { return };
-        core.memory.recount(&mut fan.counted_bytes, 0);
+        let Some(mut fan) = core.tasks.fans.remove(id) else { return };
+        core.engine.memory.recount(&mut fan.counted_bytes, 0);
         core.set_waiting(session, None);
-        let mut reply = core.pool.take();
+        let mut reply = core.engine.pool.take();
         fan.write(&mut reply);
         self.end_task((fan.conn, fan.place), (fan.command, fan.asked_us), &reply);
-        self.core.pool.give(reply);
+        self.core.engine.pool.give(reply);
     }
 }

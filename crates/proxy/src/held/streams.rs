@@ -9,11 +9,11 @@
 //! the stream. With BLOCK, [`crate::held::fan`] waits for the parts.
 
 use crate::core::Core;
+use crate::features::Session;
 use crate::held::fan::Answers;
-use crate::redirect::Kept;
+use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::Keys;
-use crate::session::Session;
 use resp::reply::{as_bulk, elements, first_len, is_null};
 use resp::{Request, encode};
 use std::time::Duration;
@@ -130,7 +130,8 @@ impl Core {
             return;
         }
         for part in 0..keys.parts.len() {
-            let (tail, start) = self.links[keys.parts[part].link].tail(request.bytes.len(), &mut self.pool);
+            let (tail, start) =
+                self.engine.links[keys.parts[part].link].tail(request.bytes.len(), &mut self.engine.pool);
             write_part(tail, request, keys, part as u32);
             keys.parts[part].start = start;
         }

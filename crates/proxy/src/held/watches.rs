@@ -12,14 +12,16 @@
 //! If one connection is lost, nobody knows whether its keys have changed: EXEC is answered with nil, and the other
 //! connections are given back.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Owed, Session, TaskId};
 use crate::held::Watch;
 use crate::link::LinkIx;
 use crate::replies::merge::Merge;
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Route};
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use crate::transaction::execution::Watched;
 use command::Command;
 use resp::{Request, encode};
@@ -116,10 +118,10 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Step {
-        let route = route::route(command, request, &self.topology, keys);
+        let route = route::route(command, request, &self.engine.topology, keys);
         match self.nodes_to_watch_on(session, keys) {
             // EXEC will fail whatever becomes of these keys.
-            Ok(_) if session.watch == Watch::Lost => self.answer(session, b"+OK\r\n"),
+            Ok(_) if session.features.watch == Watch::Lost => self.engine.answer(session, b"+OK\r\n"),
             Ok(nodes) => match (route, nodes.as_slice()) {
                 (Route::One(_), &[node]) => self.send_held(session, node, request.bytes, Owed::Node),
                 (_, nodes) => self.send_watches(session, nodes, request, keys),
@@ -132,11 +134,11 @@ impl Core {
     /// The connection for each part of `keys`: those on which keys are watched already, and new ones. If there cannot be one
     /// for each, an error.
     fn nodes_to_watch_on(&mut self, session: &mut Session, keys: &Keys) -> Result<Vec<LinkIx>, String> {
-        if session.watch == Watch::Lost {
+        if session.features.watch == Watch::Lost {
             return Ok(Vec::new());
         }
         let watched = self.watched(session);
-        let is_elsewhere = |&(ix, _): &Watched| self.links[ix].profile != session.profile;
+        let is_elsewhere = |&(ix, _): &Watched| self.engine.links[ix].profile != session.profile;
         if watched.iter().any(is_elsewhere) {
             return Err(errors::WATCH_ELSEWHERE.to_owned());
         }
@@ -164,15 +166,15 @@ impl Core {
             nodes.push(ix);
         }
         for ix in fresh {
-            session.watch = std::mem::take(&mut session.watch).add(ix);
+            session.features.watch = std::mem::take(&mut session.features.watch).add(ix);
         }
         Ok(nodes)
     }
 
     fn hold_to_watch(&mut self, session: &Session, shard: ShardId, division: u32) -> Result<LinkIx, Lost> {
         let ix = self.hold(session, shard)?;
-        if self.topology.is_cluster() {
-            self.links[ix].watched_slot = Some(division as u16);
+        if self.engine.topology.is_cluster() {
+            self.engine.links[ix].features.watched_slot = Some(division as u16);
         }
         Ok(ix)
     }
@@ -182,14 +184,15 @@ impl Core {
         let parts = nodes.len() as u32;
         let merge = command::Merge::AllOk;
         // To watch a key once more does no harm.
-        let mut merge = Merge::new(merge, parts, &[], true, None, &mut self.spare_values, &mut self.prng);
+        let mut merge =
+            Merge::new(merge, parts, &[], true, None, &mut self.tasks.spare_values, &mut self.engine.prng);
         let holds = merge.held_bytes();
-        self.memory.recount(&mut merge.counted_bytes, holds);
-        let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
+        self.engine.memory.recount(&mut merge.counted_bytes, holds);
+        let place = session.replies.reserve(Owed::Task(TaskId::Merge(self.tasks.merges.insert(merge))));
         let mut order: Vec<usize> = (0..keys.positions.len()).collect();
         order.sort_by_key(|&key| keys.part_of_key[key]);
         let mut order = order.into_iter();
-        let mut bytes = self.pool.take();
+        let mut bytes = self.engine.pool.take();
         for ((number, part), ix) in (0..).zip(&keys.parts).zip(nodes) {
             bytes.clear();
             encode::array_header(&mut bytes, 1 + part.keys);
@@ -198,29 +201,29 @@ impl Core {
                 append(&mut bytes, request.raw_args(keys.positions[key], 1));
             }
             let asked = Asked { part: number, ..Asked::by_client(session.conn, place) };
-            self.enqueue_on(*ix, &bytes, asked);
+            self.engine.enqueue_on(*ix, &bytes, asked);
             session.hold.add(Reason::Order);
         }
-        self.pool.give(bytes);
+        self.engine.pool.give(bytes);
     }
 
     /// The connections on which keys are watched, and the divisions that these are in.
     pub(crate) fn watched(&self, session: &Session) -> Vec<Watched> {
-        let nodes = match &session.watch {
+        let nodes = match &session.features.watch {
             Watch::On(ix) => std::slice::from_ref(ix),
             Watch::Several(watches) => &watches.on,
             _ => &[],
         };
         let division = |ix: LinkIx| {
-            let link = &self.links[ix];
-            link.watched_slot.map_or(link.shard.0, u32::from)
+            let link = &self.engine.links[ix];
+            link.features.watched_slot.map_or(link.shard.0, u32::from)
         };
         nodes.iter().map(|&ix| (ix, division(ix))).collect()
     }
 
     /// A connection on which keys were watched is gone, or its keys are elsewhere: EXEC will fail.
     pub(crate) fn lose_watches(&mut self, session: &mut Session, gone: LinkIx) {
-        let nodes: Vec<LinkIx> = match std::mem::replace(&mut session.watch, Watch::Lost) {
+        let nodes: Vec<LinkIx> = match std::mem::replace(&mut session.features.watch, Watch::Lost) {
             Watch::Several(watches) => watches.all().collect(),
             Watch::On(node) => vec![node],
             _ => Vec::new(),

@@ -14,12 +14,13 @@
 //! Writes get its own READONLY there, which libraries know. A node that does not let us ask, or does not know the question, is
 //! taken for what it is named. One that ends the connection when it is asked (twemproxy does) is not asked any more.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::event::Notice;
+use crate::features::Asked;
+use crate::features::{Link, Owner, TaskKind, Ticket};
 use crate::link::LinkIx;
+use crate::link::kept::Kept;
 use crate::link::proof::Proof;
-use crate::link::{Purpose, Ticket};
-use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::{ConnId, Proxy};
 use resp::reply::is_error;
@@ -145,10 +146,15 @@ impl Inspection {
     }
 }
 
+/// Whether the node was asked what it is, and has not answered all of it.
+pub(crate) fn is_inspected(link: &Link) -> bool {
+    matches!(link.proving(), Some(Proof::Plain { .. }))
+}
+
 impl Core {
     /// What the node `id` of a list of nodes is to show.
     pub(crate) fn inspection_of(&self, id: NodeId) -> Proof {
-        let node = self.topology.node(id);
+        let node = self.engine.topology.node(id);
         let is_asked = self.settings.inspects_nodes
             && !matches!(node.address, Address::Embedded(_))
             && self.inspection.ended.get(&id).is_none_or(|ended| *ended < ENDED_MAX);
@@ -162,15 +168,15 @@ impl Core {
     }
 
     fn is_named_primary(&self, id: NodeId) -> bool {
-        let shard = self.topology.node(id).shard;
-        shard.is_some_and(|shard| self.topology.shard(shard).primary == Some(id))
+        let shard = self.engine.topology.node(id).shard;
+        shard.is_some_and(|shard| self.engine.topology.shard(shard).primary == Some(id))
     }
 
     /// The new connection `ix` has brought `reply` to what its node was asked.
     pub(crate) fn note_inspected(&mut self, ix: LinkIx, reply: &[u8]) {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         let (id, shard, stands_for_node) = (link.node, link.shard, link.stands_for_node());
-        if !link.is_inspected() {
+        if !is_inspected(link) {
             return;
         }
         self.inspection.ended.remove(&id);
@@ -188,12 +194,12 @@ impl Core {
 
     /// A connection is given up.
     pub(crate) fn note_inspection_ended(&mut self, ix: LinkIx, fault: &Fault) {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         let id = link.node;
         if link.stands_for_node() {
             self.inspection.behind.remove(&id);
         }
-        if link.is_inspected() && matches!(fault, Fault::Gone(_)) {
+        if is_inspected(link) && matches!(fault, Fault::Gone(_)) {
             let ended = self.inspection.ended.entry(id).or_default();
             *ended = ended.saturating_add(1);
         } else if link.is_ready() && link.stands_for_node() {
@@ -211,7 +217,7 @@ impl Core {
         if before == primary {
             return;
         }
-        let shard = self.shard_name(shard).to_owned();
+        let shard = self.engine.shard_name(shard).to_owned();
         self.notice(match primary {
             Some(primary) => Notice::NodeIsReplica { shard, primary },
             None => Notice::NodeIsPrimary { shard },
@@ -220,26 +226,26 @@ impl Core {
 
     /// Asks nodes for their roles, if it is time. To be called once a second.
     fn ask_for_roles(&mut self) {
-        if self.now < self.inspection.ask_at || !self.settings.inspects_nodes {
+        if self.engine.now < self.inspection.ask_at || !self.settings.inspects_nodes {
             return;
         }
-        self.inspection.ask_at = self.now + self.limits.inspect_every;
-        for ix in self.links.indexes() {
-            let link = &self.links[ix];
+        self.inspection.ask_at = self.engine.now + self.limits.inspect_every;
+        for ix in self.engine.links.indexes() {
+            let link = &self.engine.links[ix];
             let (id, shard) = (link.node, link.shard);
             let is_asked = link.stands_for_node()
                 && link.is_ready()
-                && link.admit(&self.limits).is_ok()
+                && link.admit(&self.engine.limits).is_ok()
                 && self.inspection.telling.contains(&id);
             if !is_asked {
                 continue;
             }
             let conn = ConnId { index: ix.to_u32(), generation: 0 };
-            let (place, part, purpose) = (id.0, shard.0, Purpose::Role);
-            let asked = || Asked { conn, place, part, purpose, kept: Kept::NO };
-            self.enqueue_on(ix, INFO_REPLICATION, asked());
+            let (place, part, owner) = (id.0, shard.0, Owner::Task(TaskKind::Role));
+            let asked = || Asked { conn, place, part, owner, kept: Kept::NO };
+            self.engine.enqueue_on(ix, INFO_REPLICATION, asked());
             if self.inspection.behind.contains_key(&id) {
-                self.enqueue_on(ix, INFO_SERVER, asked());
+                self.engine.enqueue_on(ix, INFO_SERVER, asked());
             }
         }
     }

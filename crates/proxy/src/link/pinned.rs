@@ -25,50 +25,23 @@
 //! `output_stall` is closed.
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::Lost;
+use crate::features::Asked;
+use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
 use crate::link::LinkIx;
-use crate::link::profiles::{Greeting, ProfileId};
-use crate::link::{Link, Purpose, State, Ticket, Use};
-use crate::memory::Charge;
-use crate::redirect::Kept;
+use crate::link::ProfileId;
+use crate::link::greeting::Greeting;
+use crate::link::kept::Kept;
+use crate::link::{State, Use};
 use crate::requests::upload::Upload;
-use crate::session::{Owed, Session, is_behind};
+use crate::session::is_behind;
+use crate::session::pinning::Pinning;
 use crate::walk;
+use engine::memory::Charge;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
 use topology::{NodeId, ShardId};
-
-/// How far a client has come with a large transfer.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Pinning {
-    /// It has none.
-    #[default]
-    No,
-    /// It has none, and has changed its profile ([`crate::link::profiles`]): no request is read until all earlier ones were answered.
-    Turning,
-    /// It waits for a permit.
-    Waiting(Id),
-    /// Its next request may be carried out on pinned connections, once all earlier ones were answered.
-    Ready(Id),
-    /// That was done; no other request is read until it was answered.
-    Busy(Id),
-}
-
-impl Pinning {
-    /// The pin's name.
-    pub(crate) fn id(self) -> Option<Id> {
-        match self {
-            Pinning::No | Pinning::Turning => None,
-            Pinning::Waiting(id) | Pinning::Ready(id) | Pinning::Busy(id) => Some(id),
-        }
-    }
-
-    /// Whether it has a permit.
-    pub(crate) fn has_permit(self) -> bool {
-        matches!(self, Pinning::Ready(_) | Pinning::Busy(_))
-    }
-}
 
 /// One client's large transfer.
 #[derive(Debug)]
@@ -192,7 +165,7 @@ impl Core {
     /// Whether the session may carry out a request on pinned connections now. If not, it will be resumed when it may.
     pub(crate) fn pin(&mut self, session: &mut Session) -> bool {
         self.want_pin(session);
-        matches!(session.pinning, Pinning::Ready(_)) && !session.is_pending()
+        matches!(session.pinning, Pinning::Ready(_)) && !session.replies.is_pending()
     }
 
     /// Puts the session into the queue for a permit, or gives it one, unless it has a pin already. Returns that.
@@ -202,7 +175,7 @@ impl Core {
         }
         let pin = Pin { client: session.conn, links: Vec::new(), refetches: Vec::new(), upload: None };
         let id = self.pins.pins.insert(pin);
-        if self.pins.waiting.is_empty() && self.pins.granted < self.limits.pinned_clients_max {
+        if self.pins.waiting.is_empty() && self.pins.granted < self.engine.limits.pinned_clients_max {
             self.pins.granted += 1;
             session.pinning = Pinning::Ready(id);
         } else {
@@ -214,7 +187,7 @@ impl Core {
 
     /// Whose turn it is to get a permit that is free.
     pub(crate) fn next_to_pin(&mut self) -> Option<ConnId> {
-        while self.pins.granted < self.limits.pinned_clients_max {
+        while self.pins.granted < self.engine.limits.pinned_clients_max {
             let id = self.pins.waiting.pop_front()?;
             if let Some(pin) = self.pins.pins.get(id) {
                 self.pins.granted += 1;
@@ -231,8 +204,8 @@ impl Core {
             return Vec::new();
         };
         session.pinning = Pinning::Ready(id);
-        if !session.is_pending() {
-            self.clients_to_resume.push(session.conn);
+        if !session.replies.is_pending() {
+            self.engine.todo.clients_to_resume.push(session.conn);
         }
         self.send_refetches(session)
     }
@@ -266,7 +239,7 @@ impl Core {
             let is_in_order = last.zip(place).is_none_or(|(last, own)| !is_behind(last, own));
             link.node == at && link.profile == profile && is_in_order
         };
-        if let Some(&ix) = pin.links.iter().find(|&&ix| is_it(&self.links[ix])) {
+        if let Some(&ix) = pin.links.iter().find(|&&ix| is_it(&self.engine.links[ix])) {
             return Ok(ix);
         }
         let ix = self.own_link(profile, at)?;
@@ -276,7 +249,7 @@ impl Core {
 
     /// A connection to the node `id` for one client, in `profile`, unless the node is down.
     pub(crate) fn own_link(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
-        let fits = |&ix: &LinkIx| self.links[ix].profile == profile;
+        let fits = |&ix: &LinkIx| self.engine.links[ix].profile == profile;
         if !self.pins.idle.get(&id).is_some_and(|idle| idle.iter().any(fits)) {
             let shared = self.profiles.link(profile, id).or_else(|| self.profiles.link(ProfileId::FIRST, id));
             shared.map_or(Ok(()), |ix| self.admit_on(ix))?;
@@ -287,26 +260,26 @@ impl Core {
     /// A connection to the node `id` that nobody uses, in `profile`: one that is there, or one that will be made.
     pub(crate) fn unused_link(&mut self, profile: ProfileId, id: NodeId) -> LinkIx {
         let idle = self.pins.idle.entry(id).or_default();
-        if let Some(at) = idle.iter().rposition(|&ix| self.links[ix].profile == profile) {
+        if let Some(at) = idle.iter().rposition(|&ix| self.engine.links[ix].profile == profile) {
             return idle.remove(at);
         }
-        let is_told = self.topology.is_cluster() && self.is_replica(id);
+        let is_told = self.engine.topology.is_cluster() && self.is_replica(id);
         let greeting = match is_told {
             true => self.profiles.greeting_of_replica(profile),
             false => self.profiles.greeting(profile),
         };
-        self.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
+        self.engine.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
     }
 
     /// The shard that the node `id` is of.
     pub(crate) fn shard_of_node(&self, id: NodeId) -> ShardId {
-        self.topology.node(id).shard.unwrap_or_else(|| self.topology.keyless())
+        self.engine.topology.node(id).shard.unwrap_or_else(|| self.engine.topology.keyless())
     }
 
     /// Nobody uses the connection `ix` any more, on which all was answered: the next who needs one gets it, or it is
     /// closed, if requests do not go to its node any more.
     pub(crate) fn give_back(&mut self, ix: LinkIx) {
-        let id = self.links[ix].node;
+        let id = self.engine.links[ix].node;
         match self.profiles.link(ProfileId::FIRST, id) {
             Some(_) => self.pins.add_idle(id, ix),
             None => self.pins.doomed.push(ix),
@@ -316,25 +289,25 @@ impl Core {
     /// What `session` has in flight on the connection `ix`, on which a large reply to it begins: all of that is to be asked
     /// again with it. `None` if that must not be.
     pub(crate) fn refetches(&self, session: &Session, ix: LinkIx) -> Option<Vec<Refetch>> {
-        let link = &self.links[ix];
+        let link = &self.engine.links[ix];
         let (from, first, profile, shard) = (link.conn()?, link.front()?.start, link.profile, link.shard);
         let mut refetches = Vec::new();
         for (number, &ticket) in link.tickets().enumerate() {
-            if ticket.conn != session.conn || ticket.purpose != Purpose::Client {
+            if ticket.conn != session.conn || ticket.owner != Owner::Client {
                 continue;
             }
             if !ticket.kept.is_read() || !link.is_kept(&ticket) {
                 return None;
             }
-            match session.owed(ticket.place) {
+            match session.replies.owed(ticket.place) {
                 Some(Owed::Node) => {}
-                Some(Owed::Merge(merge)) if self.merges.get(merge)?.may_be_relayed() => {}
+                Some(Owed::Task(TaskId::Merge(merge))) if self.tasks.merges.get(merge)?.may_be_relayed() => {}
                 Some(_) => return None,
                 // What it is a part of has failed.
                 None => continue,
             }
             let request = link.kept_request(number)?;
-            let charge = self.memory.charge(request.len());
+            let charge = self.engine.memory.charge(request.len());
             refetches.push(Refetch { from, first, profile, shard, ticket, request, charge });
         }
         Some(refetches)
@@ -342,7 +315,7 @@ impl Core {
 
     /// `session` is to ask `refetches` again when it may.
     pub(crate) fn add_refetches(&mut self, session: &mut Session, refetches: Vec<Refetch>) {
-        self.counters.refetches += refetches.len() as u64;
+        self.stats.counters.refetches += refetches.len() as u64;
         let id = self.want_pin(session);
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
     }
@@ -362,7 +335,7 @@ impl Core {
     /// it.
     fn waits(&self, refetch: &Refetch) -> bool {
         let is_it = |link: &&Link| link.conn() == Some(refetch.from);
-        self.links.iter().find(is_it).is_some_and(|link| {
+        self.engine.links.iter().find(is_it).is_some_and(|link| {
             link.used_by == Use::Retired && link.front().is_some_and(|ticket| ticket.start == refetch.first)
         })
     }
@@ -380,15 +353,17 @@ impl Core {
             session.pinning = Pinning::Busy(id);
             match self.pinned_node(id, profile, shard, Some(ticket.place)) {
                 Ok(ix) => {
-                    let Ticket { conn, place, part, purpose, .. } = ticket;
+                    let Ticket { conn, place, part, owner, .. } = ticket;
                     let is_same = |other: &Ticket| (other.conn, other.place) == (conn, place);
-                    let is_behind_another = self.links[ix].tickets().any(is_same);
-                    if let (true, Some(Owed::Merge(merge))) = (is_behind_another, session.owed(place)) {
+                    let is_behind_another = self.engine.links[ix].tickets().any(is_same);
+                    if let (true, Some(Owed::Task(TaskId::Merge(merge)))) =
+                        (is_behind_another, session.replies.owed(place))
+                    {
                         // A redirect has brought parts of one request together.
                         self.take_whole(conn, merge);
                     }
-                    self.asking = ticket.command;
-                    self.enqueue_on(ix, &request, Asked { conn, place, part, purpose, kept: Kept::NO });
+                    self.engine.asking = ticket.command;
+                    self.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept: Kept::NO });
                 }
                 Err(reason) => lost.push((ticket, reason)),
             }
@@ -402,7 +377,7 @@ impl Core {
             if session.pinning == Pinning::Turning {
                 session.pinning = Pinning::No;
             }
-            self.clients_to_resume.push(session.conn);
+            self.engine.todo.clients_to_resume.push(session.conn);
             return;
         };
         let Some(pin) = self.pins.pins.get_mut(id) else { return };
@@ -415,16 +390,16 @@ impl Core {
 
     /// The connection `ix` is gone and is not made again: its place is free.
     pub(crate) fn vacate(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         link.state = State::Waiting { until: Instant::NEVER };
         self.profiles.forget(link.profile, link.node, ix);
         // There may be a password in what it began with.
-        (link.greeting, link.profile) = (Greeting::never(), ProfileId::NONE);
-        self.recount_link(ix);
-        self.held -= usize::from(self.links[ix].used_by == Use::Held);
+        (link.handshake.greeting, link.profile) = (Greeting::never(), ProfileId::NONE);
+        self.engine.recount_link(ix);
+        self.holders.conns -= usize::from(self.engine.links[ix].used_by == Use::Held);
         self.pins.vacate(ix);
         if ix != LinkIx::FIRST {
-            self.links.vacate(ix);
+            self.engine.links.vacate(ix);
         }
     }
 
@@ -433,7 +408,7 @@ impl Core {
         let was = std::mem::take(&mut session.pinning);
         let Some(pin) = was.id().and_then(|id| self.pins.pins.remove(id)) else { return };
         for ix in pin.links {
-            match self.links[ix].is_clean() {
+            match self.engine.links[ix].is_clean() {
                 true => self.give_back(ix),
                 false => self.pins.doomed.push(ix),
             }
@@ -441,28 +416,28 @@ impl Core {
         if !matches!(was, Pinning::Waiting(_)) {
             self.pins.granted -= 1;
         }
-        self.clients_to_resume.push(session.conn);
+        self.engine.todo.clients_to_resume.push(session.conn);
     }
 
     /// Stops or goes on reading from a pinned connection: what it brings is taken if there is no other way on, or if
     /// nothing of it waits here.
     pub(crate) fn pace_pinned(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         let State::Ready { conn, .. } = link.state else { return };
-        let pauses = link.input_len() > 0 && !link.starved;
-        if pauses == link.paused {
+        let pauses = link.input_len() > 0 && !link.incoming.starved;
+        if pauses == link.incoming.paused {
             return;
         }
-        link.paused = pauses;
-        link.handle_progress(self.now);
-        let deadline = link.deadline(&self.limits);
-        self.check_at = self.check_at.min(deadline);
-        self.pace(conn, pauses);
+        link.incoming.paused = pauses;
+        link.handle_progress(self.engine.now);
+        let deadline = link.deadline(&self.engine.limits);
+        self.engine.check_at = self.engine.check_at.min(deadline);
+        self.engine.pace(conn, pauses);
     }
 
     /// A pinned connection that nobody has used for long.
     pub(crate) fn next_stale(&self, now: Instant) -> Option<LinkIx> {
-        let after = self.limits.pinned_idle;
-        self.pins.next_idle(|ix| self.links[ix].is_silent_for(after, now))
+        let after = self.engine.limits.pinned_idle;
+        self.pins.next_idle(|ix| self.engine.links[ix].is_silent_for(after, now))
     }
 }

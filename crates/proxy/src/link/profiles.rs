@@ -16,37 +16,22 @@
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::Notice;
+use crate::features::{Link, Session};
 use crate::limits::{Authority, Limits};
 use crate::link::LinkIx;
-use crate::link::{Link, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
+use crate::link::greeting::{End, Greeting};
 use crate::login::credentials::Credentials;
 use crate::login::identities::Identities;
 use crate::login::passing;
-use crate::session::Session;
 use command::Naming;
 use resp::{Request, encode};
 use std::collections::{BTreeSet, HashMap};
-use std::fmt;
 use std::sync::Arc;
 use stdx::{Id, Instant};
 use topology::{NodeId, ShardId};
 use zeroize::Zeroizing;
-
-/// Names a profile of this worker for as long as it lives, and nothing afterwards: what comes late must not go over the
-/// connections of somebody else.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct ProfileId {
-    index: u16,
-    /// How often the place was given away before. A profile lives for some seconds at least: until this wraps, days pass.
-    generation: u16,
-}
-
-impl ProfileId {
-    /// That of database 0 and RESP2, in which every client begins.
-    pub(crate) const FIRST: ProfileId = ProfileId { index: 0, generation: 0 };
-    /// There is no such profile, and nothing goes over it.
-    pub(crate) const NONE: ProfileId = ProfileId { index: u16::MAX, generation: u16::MAX };
-}
 
 /// What all who use a connection have chosen alike.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -86,121 +71,41 @@ const NO_KIND: Profile =
 /// More databases cannot be had: the profiles of all must have a number.
 pub(crate) const DATABASES_MAX: u16 = 16 * 1024;
 
-/// What a connection begins with, before any request: it makes the connection what its profile wants, and ends with a request
-/// that a node answers as soon as it takes others.
-#[derive(Clone)]
-pub(crate) struct Greeting {
-    bytes: Arc<Zeroizing<Vec<u8>>>,
-    requests: usize,
-    end: End,
-}
-
-/// With what a greeting ends, and what of a node's answers to it shows that requests may follow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum End {
-    /// PING, and PONG.
-    Ping,
-    /// PING, which the default user may not be allowed to send, or nobody who has not logged in: the node lives
-    /// nevertheless, and says to each request what it has against it.
-    PingOfAnybody,
-    /// HELLO, which all users may send, whatever else they may not.
-    Hello,
-    /// HELLO, and nobody has logged in yet.
-    HelloOfNobody,
-    /// Nothing: the connection never comes to be used.
-    Never,
-}
-
-impl Greeting {
-    /// That of a connection for `kind`, of whom `credentials` tell who it is.
-    #[cfg(test)]
-    pub(crate) fn of(kind: Profile, credentials: &Credentials) -> Greeting {
-        Greeting::new(kind, credentials, End::Ping, false)
-    }
-
-    /// For a connection over which nothing may go.
-    pub(crate) fn never() -> Greeting {
-        Greeting { bytes: Arc::default(), requests: 1, end: End::Never }
-    }
-
-    /// A node of a cluster `is_told` with it that what comes may be read though it is a replica.
-    fn new(kind: Profile, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
-        let database = itoa::Buffer::new().format(kind.database).to_owned();
-        let mut requests: Vec<&[&[u8]]> = Vec::new();
-        let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
-        if kind.resp3 {
-            requests.push(&[b"HELLO", b"3"]);
-        }
-        if kind.database > 0 {
-            requests.push(select);
-        }
-        if is_told {
-            requests.push(&[b"READONLY"]);
-        }
-        requests.push(match end {
-            End::Ping | End::PingOfAnybody => &[b"PING"],
-            End::Hello | End::HelloOfNobody | End::Never => &[b"HELLO"],
-        });
-        // Before all others: nodes answer nothing else until they know who asks.
-        let login = credentials.request().unwrap_or_default();
-        let mut bytes = Zeroizing::new(Vec::with_capacity(login.len() + BEHIND_LOGIN_BYTES_MAX));
-        bytes.extend_from_slice(login);
-        requests.iter().for_each(|request| encode::request(&mut bytes, request));
-        let requests = requests.len() + usize::from(credentials.request().is_some());
-        Greeting { bytes: Arc::new(bytes), requests, end }
-    }
-
-    /// Its wire bytes.
-    pub(crate) fn bytes(&self) -> &[u8] {
-        &self.bytes
-    }
-
-    /// How many replies answer it.
-    pub(crate) fn replies(&self) -> usize {
-        self.requests
-    }
-
-    /// Whether `reply`, the last of them, shows that requests may follow.
-    pub(crate) fn is_answered_by(&self, reply: &[u8]) -> bool {
-        let says = |word: &[u8]| reply.strip_prefix(b"-").is_some_and(|rest| rest.starts_with(word));
-        match self.end {
-            End::Ping => reply == PONG,
-            End::PingOfAnybody => reply == PONG || says(NO_AUTH) || says(NO_PERMISSION),
-            End::Hello => !resp::reply::is_error(reply),
-            End::HelloOfNobody => !resp::reply::is_error(reply) || says(NO_AUTH),
-            End::Never => false,
-        }
-    }
-
-    /// Whether clients say on a connection that begins so who they are.
-    pub(crate) fn is_of_nobody(&self) -> bool {
-        self.end == End::HelloOfNobody
-    }
-
-    /// The request that asks the node whether it lives, on a connection that began so.
-    pub(crate) fn probe(&self) -> &'static [u8] {
-        match self.end {
-            End::Ping | End::PingOfAnybody => PING,
-            End::Hello | End::HelloOfNobody | End::Never => HELLO,
-        }
-    }
-}
-
-/// There may be a password in it.
-impl fmt::Debug for Greeting {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} requests", self.requests)
-    }
-}
-
-pub(crate) const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-pub(crate) const PONG: &[u8] = b"+PONG\r\n";
-const HELLO: &[u8] = b"*1\r\n$5\r\nHELLO\r\n";
-/// The first words of errors that are about who asks, and not about the node.
-const NO_AUTH: &[u8] = b"NOAUTH ";
-const NO_PERMISSION: &[u8] = b"NOPERM ";
 /// HELLO 3, SELECT, READONLY and PING take less.
 const BEHIND_LOGIN_BYTES_MAX: usize = 128;
+
+/// What a connection for `kind` begins with, of whom `credentials` tell who it is. A node of a cluster `is_told` with it that what comes may be read though it is a replica.
+fn greeting_of(kind: Profile, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
+    let database = itoa::Buffer::new().format(kind.database).to_owned();
+    let mut requests: Vec<&[&[u8]]> = Vec::new();
+    let select: &[&[u8]] = &[b"SELECT", database.as_bytes()];
+    if kind.resp3 {
+        requests.push(&[b"HELLO", b"3"]);
+    }
+    if kind.database > 0 {
+        requests.push(select);
+    }
+    if is_told {
+        requests.push(&[b"READONLY"]);
+    }
+    requests.push(match end {
+        End::Ping | End::PingOfAnybody => &[b"PING"],
+        End::Hello | End::HelloOfNobody | End::Never => &[b"HELLO"],
+    });
+    // Before all others: nodes answer nothing else until they know who asks.
+    let login = credentials.request().unwrap_or_default();
+    let mut bytes = Zeroizing::new(Vec::with_capacity(login.len() + BEHIND_LOGIN_BYTES_MAX));
+    bytes.extend_from_slice(login);
+    requests.iter().for_each(|request| encode::request(&mut bytes, request));
+    let requests = requests.len() + usize::from(credentials.request().is_some());
+    Greeting::new(bytes, requests, end)
+}
+
+/// That of our own connections without a password.
+#[cfg(test)]
+pub(crate) fn greeting_of_pool() -> Greeting {
+    greeting_of(Profile::default(), &Credentials::default(), End::Ping, false)
+}
 
 /// One profile.
 #[derive(Debug)]
@@ -282,9 +187,9 @@ impl Profiles {
     /// What connections for `kind` begin with; `None` if nobody is called so any more.
     fn greeting_for(&self, kind: Profile, is_told: bool) -> Option<Greeting> {
         Some(match kind.who {
-            Who::Pool => Greeting::new(kind, &self.credentials, self.end, is_told),
-            Who::Nobody => Greeting::new(kind, &Credentials::default(), End::HelloOfNobody, is_told),
-            Who::Client(id) => Greeting::new(kind, self.identities.credentials(id)?, End::Hello, is_told),
+            Who::Pool => greeting_of(kind, &self.credentials, self.end, is_told),
+            Who::Nobody => greeting_of(kind, &Credentials::default(), End::HelloOfNobody, is_told),
+            Who::Client(id) => greeting_of(kind, self.identities.credentials(id)?, End::Hello, is_told),
         })
     }
 
@@ -423,7 +328,7 @@ impl Core {
     pub(crate) fn shared_link(&mut self, profile: ProfileId, shard: ShardId) -> Result<LinkIx, Lost> {
         if profile == ProfileId::FIRST
             && let Some(ix) = self.profiles.primary(shard)
-            && self.links[ix].admit(&self.limits).is_ok()
+            && self.engine.links[ix].admit(&self.engine.limits).is_ok()
         {
             return Ok(ix);
         }
@@ -449,15 +354,15 @@ impl Core {
         if profile == ProfileId::FIRST || is_own || is_known {
             return;
         }
-        let (shard, reason) = (self.shard_name(shard).to_owned(), reason.to_owned());
+        let (shard, reason) = (self.engine.shard_name(shard).to_owned(), reason.to_owned());
         self.notice(Notice::KindRefused { shard, database, protocol: if resp3 { 3 } else { 2 }, reason });
     }
 
     /// The primary of `shard`.
     #[cold]
     pub(crate) fn primary_of(&self, shard: ShardId) -> Result<NodeId, Lost> {
-        let primary = self.topology.shard(shard).primary;
-        primary.ok_or_else(|| self.not_sent(shard, errors::NO_PRIMARY))
+        let primary = self.engine.topology.shard(shard).primary;
+        primary.ok_or_else(|| self.engine.not_sent(shard, errors::NO_PRIMARY))
     }
 
     /// The connection to the node `id` that the clients of `profile` share; it is made if there is none.
@@ -479,17 +384,17 @@ impl Core {
             Some(Who::Pool) => is_full.then_some(errors::PROFILE_NODES_MAX),
         };
         if let Some(reason) = reason {
-            return Err(self.not_sent(self.shard_of_node(id), reason));
+            return Err(self.engine.not_sent(self.shard_of_node(id), reason));
         }
         let ix = self.unused_link(profile, id);
-        self.links[ix].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
+        self.engine.links[ix].used_by = if self.is_replica(id) { Use::Replica } else { Use::Shared };
         self.profiles.set_link(profile, id, ix);
         Ok(ix)
     }
 
     /// Finds, or makes, the first profile's connections to all primaries of the present topology.
     pub(crate) fn connect_primaries(&mut self) {
-        let topology = Arc::clone(&self.topology);
+        let topology = Arc::clone(&self.engine.topology);
         let primaries = topology.shards().iter().map(|shard| {
             // The first profile's connections have no limit.
             shard.primary.and_then(|id| self.link_in(ProfileId::FIRST, id).ok())
@@ -500,11 +405,11 @@ impl Core {
 
     /// From now on the session's requests go over the profile of `kind`, once all before them were answered.
     pub(crate) fn change_profile(&mut self, session: &mut Session, kind: Profile) {
-        let profile = self.profiles.of_kind(kind, self.now);
+        let profile = self.profiles.of_kind(kind, self.engine.now);
         if profile == session.profile {
             return;
         }
-        self.profiles.leave(session.profile, self.now);
+        self.profiles.leave(session.profile, self.engine.now);
         self.profiles.enter(profile);
         (session.profile, session.resp3) = (profile, kind.resp3);
         session.turn();
@@ -521,13 +426,6 @@ impl Core {
     /// A connection of a profile that no client needs any more, and on which nothing is in flight.
     pub(crate) fn next_unused_link(&self, now: Instant) -> Option<LinkIx> {
         let is_quiet = |link: &Link| link.in_flight() == 0;
-        self.profiles.unused(&self.limits, now).find(|&ix| is_quiet(&self.links[ix]))
-    }
-
-    /// A place for `link` among the connections.
-    pub(crate) fn add_link(&mut self, mut link: Link) -> LinkIx {
-        link.keeps_all = self.keeps.is_kept();
-        self.check_at = self.now;
-        self.links.add(link)
+        self.profiles.unused(&self.limits, now).find(|&ix| is_quiet(&self.engine.links[ix]))
     }
 }

@@ -37,9 +37,9 @@ pub(crate) enum Proof {
 const MYID: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
 const ROLE: &[u8] = b"*1\r\n$4\r\nROLE\r\n";
 
-impl Proof {
+impl engine::features::Proof for Proof {
     /// The request that asks for it; none if there is nothing to show.
-    pub(crate) fn request(&self) -> &'static [u8] {
+    fn request(&self) -> &'static [u8] {
         match self {
             Proof::Nothing => b"",
             Proof::Identity(_) => MYID,
@@ -49,7 +49,7 @@ impl Proof {
     }
 
     /// How many replies there are to it.
-    pub(crate) fn replies(&self) -> usize {
+    fn replies(&self) -> usize {
         match self {
             Proof::Nothing => 0,
             Proof::Identity(_) | Proof::Primary => 1,
@@ -61,7 +61,7 @@ impl Proof {
     ///
     /// Who may not ask, or asks a service that does not know the question, gets no answer: then it is as if there were
     /// nothing to show.
-    pub(crate) fn check(&self, reply: &[u8]) -> Result<(), String> {
+    fn check(&self, reply: &[u8]) -> Result<(), String> {
         if is_error(reply) {
             let text = String::from_utf8_lossy(reply);
             return match text.contains("cluster support disabled") {
@@ -93,7 +93,7 @@ impl Proof {
 impl Core {
     /// What the node `id` must show now.
     pub(crate) fn proof_of(&self, id: NodeId) -> Proof {
-        let topology = &self.topology;
+        let topology = &self.engine.topology;
         let node = topology.node(id);
         let is_primary = || node.shard.is_some_and(|shard| topology.shard(shard).primary == Some(id));
         match &node.identity {
@@ -108,6 +108,14 @@ impl Core {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::ConnId;
+    use crate::features::Link;
+    use crate::link::greeting::{PING, PONG};
+    use crate::link::profiles::greeting_of_pool;
+    use crate::link::{ProfileId, State, Use};
+    use engine::features::Proof as _;
+    use stdx::{BufferPool, Instant};
+    use topology::ShardId;
 
     #[test]
     fn wrong_node_id_or_no_cluster_fails_the_identity_check() {
@@ -128,5 +136,53 @@ mod tests {
         assert_eq!(Proof::Primary.check(primary), Ok(()));
         assert_eq!(Proof::Primary.check(replica), Err("it is no longer a primary".to_owned()));
         assert_eq!(Proof::Primary.check(b"-NOPERM no\r\n"), Ok(()));
+    }
+
+    #[test]
+    fn a_node_of_a_cluster_gets_no_request() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
+        let (plain, cluster) = (&b"$9\r\nredis_mode:standalone\r\n"[..], b"$9\r\nredis_mode:cluster\r\n");
+        for (first, second) in
+            [(&cluster[..], None), (plain, Some(&b"-NOPERM no\r\n"[..])), (plain, Some(plain))]
+        {
+            let greeting = greeting_of_pool();
+            let mut link: Link = Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting);
+            link.state = State::Connecting { conn, deadline: Instant::NEVER };
+            link.handle_connected(Proof::Plain { run_id: "me".into(), is_named_replica: false });
+            link.handle_sent(PING.len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(PONG, now), Ok(false));
+            link.handle_sent(link.output().len(), &mut pool);
+            let said = link.handle_probe_reply(first, now);
+            match second {
+                None => {
+                    assert!(said.expect_err("it is refused").starts_with("it is a node of a Redis Cluster"))
+                }
+                Some(second) => {
+                    assert_eq!((said, link.is_ready()), (Ok(false), false));
+                    assert_eq!((link.handle_probe_reply(second, now), link.is_ready()), (Ok(true), true));
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn no_request_before_the_identity_check() {
+        let mut pool = BufferPool::new(4, 1 << 20);
+        let (conn, now) = (ConnId { index: 1, generation: 0 }, Instant::ZERO);
+        let proof = Proof::Identity("abc".into());
+        for (shown, is_it) in [(&b"$3\r\nabc\r\n"[..], true), (b"$3\r\nabd\r\n", false)] {
+            let greeting = greeting_of_pool();
+            let mut link: Link = Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting);
+            link.state = State::Connecting { conn, deadline: Instant::NEVER };
+            link.handle_connected(proof.clone());
+            link.handle_sent(PING.len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(PONG, now), Ok(false));
+            assert_eq!(link.output(), proof.request());
+            assert!(link.handle_probe_reply(shown, now).is_err(), "an answer before the question");
+            link.handle_sent(proof.request().len(), &mut pool);
+            assert_eq!(link.handle_probe_reply(shown, now).is_ok(), is_it);
+            assert_eq!(link.is_ready(), is_it);
+        }
     }
 }

@@ -16,12 +16,13 @@
 
 use crate::ConnId;
 use crate::errors::Lost;
+use crate::features::{Link, Owner, TaskKind, Ticket};
 use crate::link::LinkIx;
+use crate::link::Use;
 use crate::link::pinned::Refetch;
-use crate::link::{Link, Purpose, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
-use crate::session::{Reason, Session, is_behind};
+use crate::session::{Reason, is_behind};
 use crate::walk;
 
 impl Proxy {
@@ -38,8 +39,8 @@ impl Proxy {
     pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
         walk::enter("refetch");
         let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
-        let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.purpose == Purpose::Client;
-        self.core.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
+        let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.owner == Owner::Client;
+        self.core.engine.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
         let place = self.retire_if_clogged(ix);
         if self.leave_to_client(place, conn, &refetches) {
             return;
@@ -48,7 +49,7 @@ impl Proxy {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             core.add_refetches(session, refetches);
         }
-        core.links[place].pass_over(&mut core.pool);
+        core.engine.links[place].pass_over(&mut core.engine.pool);
         self.close_if_abandoned(place);
         self.send_refetches_of(conn);
     }
@@ -57,7 +58,7 @@ impl Proxy {
     /// nobody waits for anything else.
     fn leave_to_client(&mut self, ix: LinkIx, conn: ConnId, refetches: &[Refetch]) -> bool {
         let core = &mut self.core;
-        let link = &core.links[ix];
+        let link = &core.engine.links[ix];
         let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
         let starts = link.tickets().take_while(is_ours).map(|ticket| ticket.start);
         let come_first = starts.eq(refetches.iter().map(|refetch| refetch.ticket.start))
@@ -65,23 +66,23 @@ impl Proxy {
         // A redirect may have brought parts of one request together, which are passed on side by side.
         let are_in_order =
             refetches.windows(2).all(|pair| is_behind(pair[1].ticket.place, pair[0].ticket.place));
-        if link.used_by != Use::Retired || !come_first || !are_in_order || !link.is_abandoned() {
+        if link.used_by != Use::Retired || !come_first || !are_in_order || !is_abandoned(link) {
             return false;
         }
         let tickets: Vec<Ticket> = link.tickets().copied().collect();
-        let shard = core.shard_name(link.shard).to_owned();
+        let shard = core.engine.shard_name(link.shard).to_owned();
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return false };
         if !core.leave_to(session, ix) {
             return false;
         }
-        let link = &mut core.links[ix];
+        let link = &mut core.engine.links[ix];
         link.take_for_one();
         for (number, ticket) in link.tickets_mut().enumerate() {
-            ticket.purpose = refetches.get(number).map_or(Purpose::Nobody, |_| Purpose::Client);
+            ticket.owner = refetches.get(number).map_or(Owner::Nobody, |_| Owner::Client);
         }
         for ticket in tickets {
             self.lift_barrier(ticket);
-            if ticket.purpose == Purpose::Poll {
+            if ticket.owner == Owner::Task(TaskKind::Poll) {
                 self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
             }
         }
@@ -91,41 +92,41 @@ impl Proxy {
     /// Retires the connection `ix` if it is clogged. Returns where it is then.
     fn retire_if_clogged(&mut self, ix: LinkIx) -> LinkIx {
         let core = &self.core;
-        let link = &core.links[ix];
+        let link = &core.engine.links[ix];
         let bytes = match () {
-            () if link.passes_over => link.passed_over_bytes + link.bytes_announced(),
-            () if link.holds_reply => link.bytes_announced(),
+            () if link.incoming.passes_over => link.incoming.passed_over_bytes + link.bytes_announced(),
+            () if link.incoming.holds_reply => link.bytes_announced(),
             () => 0,
         };
         let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
-        if is_shared && bytes > core.limits.pass_over_bytes_max { self.retire(ix) } else { ix }
+        if is_shared && bytes > core.engine.limits.pass_over_bytes_max { self.retire(ix) } else { ix }
     }
 
     fn retire(&mut self, ix: LinkIx) -> LinkIx {
         // What others ask for may be as large: the node would do all of it twice.
-        let mut reads = self.take_reads(ix, Session::expects_little);
+        let mut reads = self.take_reads(ix, |session| session.replies.expects_little());
         let core = &mut self.core;
         // The node was at work for another, and may be for a while.
-        let deadline = core.now + core.limits.request_timeout;
+        let deadline = core.engine.now + core.engine.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Link { profile, node: id, shard, used_by, .. } = core.links[ix];
+        let Link { profile, node: id, shard, used_by, .. } = core.engine.links[ix];
         let place = core.unused_link(profile, id);
         self.replace(ix, place, Use::Retired);
-        self.core.counters.retirements += 1;
+        self.core.stats.counters.retirements += 1;
         match used_by {
             // The replica was fit for them when they came; when it takes another connection, it may not be.
             Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(profile, shard)).collect()),
             _ => self.ask_again(reads, ix),
         }
-        self.core.recount_link(ix);
+        self.core.engine.recount_link(ix);
         place
     }
 
     /// Closes the retired connection `ix` if nobody waits for anything on it.
     fn close_if_abandoned(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let link = &core.links[ix];
-        if link.used_by == Use::Retired && link.is_abandoned() {
+        let link = &core.engine.links[ix];
+        if link.used_by == Use::Retired && is_abandoned(link) {
             core.pins.doomed.push(ix);
         }
     }
@@ -133,31 +134,31 @@ impl Proxy {
     /// The connection at `place` takes the place of `ix`, which many share, and that, which is left to `heirs`, its own.
     pub(crate) fn replace(&mut self, ix: LinkIx, place: LinkIx, heirs: Use) {
         let core = &mut self.core;
-        core.links.swap(ix, place);
-        let old = &mut core.links[place];
+        core.engine.links.swap(ix, place);
+        let old = &mut core.engine.links[place];
         let used_by = std::mem::replace(&mut old.used_by, heirs);
-        let (reported, loaded) = (old.reported, std::mem::take(&mut old.loaded));
-        let fresh = &mut core.links[ix];
+        let (reported, loaded) = (old.attempts.reported, std::mem::take(&mut old.features.loaded));
+        let fresh = &mut core.engine.links[ix];
         fresh.used_by = used_by;
-        (fresh.reported, fresh.loaded) = (reported, loaded);
-        core.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
-        core.links[place].listed = false;
-        core.links[ix].listed = false;
+        (fresh.attempts.reported, fresh.features.loaded) = (reported, loaded);
+        core.stats.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
+        core.engine.links[place].outgoing.listed = false;
+        core.engine.links[ix].outgoing.listed = false;
         for index in [ix, place] {
-            if let Some(conn) = core.links[index].conn()
+            if let Some(conn) = core.engine.links[index].conn()
                 && let Some(peer) = self.peers.get_mut(conn)
             {
                 *peer = Peer::Link(index);
             }
-            core.list_link(index);
+            core.engine.list_link(index);
         }
         self.raise_barriers(place);
-        self.core.check_at = self.core.now;
+        self.core.engine.check_at = self.core.engine.now;
     }
 
     /// Nothing overtakes the requests that are in flight on connection `ix`.
     pub(crate) fn raise_barriers(&mut self, ix: LinkIx) {
-        for ticket in self.core.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
+        for ticket in self.core.engine.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 session.hold.add(Reason::Order);
             }
@@ -172,7 +173,7 @@ impl Proxy {
         {
             session.hold.remove(Reason::Order);
             if !session.hold.has(Reason::Order) {
-                self.core.clients_to_resume.push(ticket.conn);
+                self.core.engine.todo.clients_to_resume.push(ticket.conn);
             }
             self.send_refetches_of(ticket.conn);
         }
@@ -189,7 +190,7 @@ impl Proxy {
     /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
     /// its task. A fresh one whose node has answered relieves the one that is suspect.
     pub(crate) fn reuse_retired(&mut self, ix: LinkIx) {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         match link.used_by {
             Use::Retired if link.is_clean() => {
                 link.used_by = Use::Pinned;
@@ -202,14 +203,12 @@ impl Proxy {
     }
 }
 
-impl Link {
-    /// Whether nobody waits for what is in flight on it, and none of that changes anything.
-    pub(crate) fn is_abandoned(&self) -> bool {
-        self.tickets().all(|ticket| match ticket.purpose {
-            Purpose::Late | Purpose::Nobody => ticket.kept.is_read(),
-            // It will be asked once more.
-            Purpose::Poll => true,
-            _ => false,
-        })
-    }
+/// Whether nobody waits for what is in flight on it, and none of that changes anything.
+pub(crate) fn is_abandoned(link: &Link) -> bool {
+    link.tickets().all(|ticket| match ticket.owner {
+        Owner::Late | Owner::Nobody => ticket.kept.is_read(),
+        // It will be asked once more.
+        Owner::Task(TaskKind::Poll) => true,
+        _ => false,
+    })
 }

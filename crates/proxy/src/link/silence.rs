@@ -1,226 +1,24 @@
-//! When requests in flight on a connection are late: what counts is how long their node is silent.
-//!
-//! ```text
-//!   sent ── bytes ── bytes ── nothing for --request-timeout-ms ───────────► late: the outcome is unknown
-//!     └──── bytes, again and again, for ten times as long ────────────────► late as well
-//! ```
-//!
-//! A node that keeps sending is not late, for whomever it sends. So a request is late when two things are true: it was queued a
-//! timeout ago, and for a timeout nothing has come on its connection. A request behind a slow one is not late with it: it has a
-//! timeout of its own. These count like bytes that come:
-//!
-//! - The connection was made a moment ago. What waited for that was not sent.
-//! - The node takes more of what it had no room for.
-//! - Bytes have come that the worker has not read yet, or the worker itself was stopped: see [`Proxy::handle_lateness`].
-//!
-//! While the worker does not read, since the client of a large reply does not, nothing is late.
-//!
-//! The second bound, [`Limits::request_timeouts_max`], is for a request behind a reply that does not end, or on a connection
-//! whose node answers everything but this.
+//! Bytes that were not read yet, and a worker that was stopped, do not make a node silent: see `engine::link`.
 
 use crate::ConnId;
-use crate::limits::Limits;
-use crate::link::{Link, State, Ticket, Use};
 use crate::proxy::{Peer, Proxy};
 use std::time::Duration;
 use stdx::Instant;
-
-/// What the time asks of a link.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// Nothing.
-    Nothing,
-    /// Try to connect.
-    Connect,
-    /// Give the connection up.
-    Fail(&'static str),
-    /// The ticket at the front of those not yet expired is late: take it with [`Link::expire`].
-    Expire,
-    /// Nothing has come for a good part of a request's time: see `suspect.rs`.
-    Suspect,
-}
-
-impl Link {
-    /// Something came, or counts as if it had: the silence begins anew.
-    pub(crate) fn handle_progress(&mut self, now: Instant) {
-        self.moved_at = now;
-    }
-
-    /// When something last came.
-    pub(crate) fn moved_at(&self) -> Instant {
-        self.moved_at
-    }
-
-    /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
-    pub(crate) fn hurry(&mut self, late_at: Instant) {
-        match &mut self.state {
-            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
-                *deadline = late_at.min(*deadline)
-            }
-            State::Waiting { .. } | State::Ready { .. } => {}
-        }
-        self.late_at_most = self.late_at_most.min(late_at);
-    }
-
-    /// Whether nothing has come for `time`.
-    pub(crate) fn is_silent_for(&self, time: Duration, now: Instant) -> bool {
-        now.since(self.moved_at) >= time
-    }
-
-    /// When [`Link::due`] may say something else than now.
-    pub(crate) fn deadline(&self, limits: &Limits) -> Instant {
-        match self.state {
-            State::Waiting { until } => until,
-            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => deadline,
-            State::Ready { .. } => {
-                self.late_at(limits).min(self.hopeless_at(limits)).min(self.suspect_at(limits))
-            }
-        }
-    }
-
-    /// What `now` asks for.
-    pub(crate) fn due(&self, now: Instant, limits: &Limits) -> Due {
-        match self.state {
-            State::Waiting { until } if until <= now => Due::Connect,
-            State::Connecting { deadline, .. } if deadline <= now => Due::Fail("no connection in time"),
-            State::Probing { deadline, .. } if deadline <= now => Due::Fail("no answer to PING in time"),
-            State::Ready { .. } if self.hopeless_at(limits) <= now => Due::Fail("no reply in time"),
-            State::Ready { .. } if self.late_at(limits) <= now => Due::Expire,
-            State::Ready { .. } if self.suspect_at(limits) <= now => Due::Suspect,
-            _ => Due::Nothing,
-        }
-    }
-
-    /// When the first ticket that is not yet expired will be.
-    fn late_at(&self, limits: &Limits) -> Instant {
-        let Some(ticket) = self.in_flight.get(self.expired) else { return Instant::NEVER };
-        match self.used_by {
-            // A slow client makes its own replies late, and only those.
-            Use::Pinned if self.paused => Instant::NEVER,
-            // Nobody waits behind a bulk transfer, and all that is subscribed to is asked for at once.
-            Use::Pinned | Use::Subscription => self.silent_at(ticket, limits),
-            _ => self.silent_at(ticket, limits).min(self.over_at(ticket, limits)).min(self.late_at_most),
-        }
-    }
-
-    /// When the node will have been silent for a whole timeout of `ticket`. Of a request that is not all there it owes nothing
-    /// but to take what there is.
-    fn silent_at(&self, ticket: &Ticket, limits: &Limits) -> Instant {
-        let silent_at = self.moved_at + self.silence_max(limits);
-        match ticket.deadline {
-            Instant::NEVER if self.blocked => silent_at,
-            deadline => deadline.max(silent_at),
-        }
-    }
-
-    /// When `ticket` has had as many timeouts as a request may have. What is here of its reply, or of the one before it, gets
-    /// its time.
-    fn over_at(&self, ticket: &Ticket, limits: &Limits) -> Instant {
-        limits.over_at(ticket.deadline, self.silence_max(limits)) + limits.transfer_time(self.input.len())
-    }
-
-    /// How long the node may be silent.
-    pub(crate) fn silence_max(&self, limits: &Limits) -> Duration {
-        match self.used_by {
-            Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Standby => {
-                limits.request_timeout
-            }
-            Use::Pinned | Use::Retired => limits.transfer_timeout,
-        }
-    }
-
-    /// How long the ticket that is late at `now` has waited, for the error: a whole timeout of silence, or all that it may.
-    pub(crate) fn waited(&self, now: Instant, limits: &Limits) -> Duration {
-        let silence_max = self.silence_max(limits);
-        match self.is_silent_for(silence_max, now) || self.late_at_most <= now {
-            true => silence_max,
-            false => silence_max * limits.request_timeouts_max,
-        }
-    }
-
-    /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
-    /// came meanwhile.
-    fn hopeless_at(&self, limits: &Limits) -> Instant {
-        match self.in_flight.front() {
-            Some(ticket) if self.expired > 0 => self.silent_at(ticket, limits) + limits.request_timeout,
-            _ => Instant::NEVER,
-        }
-    }
-
-    /// When it is to be suspected that what is sent still arrives: once in each silence, and not while it is new, so that it
-    /// is not replaced again and again where a node leaves some requests waiting on purpose (CLIENT PAUSE).
-    fn suspect_at(&self, limits: &Limits) -> Instant {
-        match (self.state, self.in_flight.front()) {
-            (State::Ready { since, .. }, Some(first))
-                if self.used_by == Use::Shared && self.expired == 0 && !self.is_suspect() =>
-            {
-                let asked_at = first.deadline - limits.request_timeout;
-                asked_at.max(self.moved_at).max(since + limits.backoff_max) + limits.suspect_after()
-            }
-            _ => Instant::NEVER,
-        }
-    }
-
-    /// Whether nothing has come since it was suspected.
-    pub(crate) fn is_suspect(&self) -> bool {
-        self.suspected_at > self.moved_at
-    }
-
-    /// It is suspect from now on.
-    pub(crate) fn suspect(&mut self, now: Instant) {
-        self.suspected_at = now;
-    }
-
-    /// The node has no room for more of what is sent.
-    #[cold]
-    pub(crate) fn note_blocked(&mut self, now: Instant) {
-        // It was not asked for anything yet, so that its silence means nothing before.
-        if self.in_flight.back().is_some_and(|ticket| ticket.deadline == Instant::NEVER) {
-            self.handle_progress(now);
-        }
-    }
-
-    /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
-    /// take all of its bytes: then the connection is to be given up instead, which tells everybody the truth.
-    pub(crate) fn expire(&mut self) -> Option<Ticket> {
-        let written = self.outbox.written();
-        let ticket = self.in_flight.get_mut(self.expired)?;
-        if ticket.start >= written || self.used_by == Use::Pinned && ticket.deadline == Instant::NEVER {
-            return None;
-        }
-        let late = *ticket;
-        ticket.discard();
-        self.expired += 1;
-        Some(late)
-    }
-
-    /// The worker was stopped until `now`: nothing that its node may have done meanwhile was seen.
-    fn handle_stall(&mut self, now: Instant, limits: &Limits) {
-        match &mut self.state {
-            State::Waiting { .. } => {}
-            State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
-                *deadline = now + limits.connect_timeout;
-            }
-            State::Ready { .. } if self.in_flight.is_empty() => {}
-            State::Ready { .. } => self.handle_progress(now),
-        }
-    }
-}
 
 impl Proxy {
     /// The worker came `late` to its turn at `now`: it was stopped, others had its core, or the turn before took so long. What
     /// nodes did meanwhile could not be seen, or what was sent had not left.
     pub fn handle_lateness(&mut self, late: Duration, now: Instant) {
         let core = &mut self.core;
-        if late >= core.limits.stall_min() {
-            core.links.iter_mut().for_each(|link| link.handle_stall(now, &core.limits));
+        if late >= core.engine.limits.stall_min() {
+            core.engine.links.iter_mut().for_each(|link| link.handle_stall(now, &core.engine.limits));
         }
     }
 
     /// Bytes of `conn` have come and are not read yet.
     pub fn handle_unread(&mut self, conn: ConnId, now: Instant) {
         if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
-            self.core.links[ix].handle_progress(now);
+            self.core.engine.links[ix].handle_progress(now);
         }
     }
 }

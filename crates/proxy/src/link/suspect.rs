@@ -15,12 +15,12 @@
 
 use crate::ConnId;
 use crate::event::Notice;
+use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::link::{Link, Purpose, Ticket, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::Rescued;
-use crate::session::{Owed, Session};
 use std::collections::BTreeSet;
 use topology::ShardId;
 
@@ -42,40 +42,40 @@ impl Proxy {
     /// Nothing comes on the shared connection `ix`: another is made, to find out whether its node is there.
     pub(crate) fn suspect(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        core.links[ix].suspect(core.now);
-        let Link { shard, profile, node: id, .. } = core.links[ix];
+        core.engine.links[ix].suspect(core.engine.now);
+        let Link { shard, profile, node: id, .. } = core.engine.links[ix];
         let greeting = core.profiles.greeting(profile);
-        core.add_link(Link::new((shard, id), Use::Standby, profile, greeting));
+        core.engine.add_link(Link::new((shard, id), Use::Standby, profile, greeting));
     }
 
     /// The node has answered on the fresh connection `place`, which takes the place of the one that is suspect, unless that
     /// has spoken meanwhile.
     pub(crate) fn use_standby(&mut self, place: LinkIx) {
         let core = &mut self.core;
-        let Link { profile, node: id, .. } = core.links[place];
+        let Link { profile, node: id, .. } = core.engine.links[place];
         let shared = core.profiles.link(profile, id).filter(|&ix| {
-            let link = &core.links[ix];
+            let link = &core.engine.links[ix];
             link.used_by == Use::Shared && link.is_ready() && link.is_suspect()
         });
         let Some(ix) = shared else {
-            core.links[place].used_by = Use::Pinned;
+            core.engine.links[place].used_by = Use::Pinned;
             return core.give_back(place);
         };
         let reads = self.take_reads(ix, |_| true);
         self.replace(ix, place, Use::Draining);
         let core = &mut self.core;
-        core.counters.conns_replaced += 1;
-        let shard = core.shard_name(core.links[ix].shard).to_owned();
+        core.stats.counters.conns_replaced += 1;
+        let shard = core.engine.shard_name(core.engine.links[ix].shard).to_owned();
         core.notice(Notice::ConnReplaced { shard });
         self.ask_again(reads, ix);
-        self.core.recount_link(ix);
+        self.core.engine.recount_link(ix);
     }
 
     /// The connection `ix` has ended: takes the reads away from it that may be asked again on the next, if that is tried
     /// at once.
     pub(crate) fn take_reads_of_ended(&mut self, ix: LinkIx) -> Vec<Repeat> {
         let core = &self.core;
-        match core.links[ix].was_healthy(core.now, &core.limits) {
+        match core.engine.links[ix].was_healthy(core.engine.now, &core.engine.limits) {
             true => self.take_reads(ix, |_| true),
             false => Vec::new(),
         }
@@ -84,12 +84,12 @@ impl Proxy {
     /// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, of clients that are
     /// `fit` for it.
     pub(crate) fn take_reads(&mut self, ix: LinkIx, fit: impl Fn(&Session) -> bool) -> Vec<Repeat> {
-        let link = &self.core.links[ix];
+        let link = &self.core.engine.links[ix];
         // The places of one that has gone are nobody's.
         let awaited =
             link.tickets().enumerate().filter_map(|(number, &ticket)| match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.is_of_client() => {
-                    let owed = session.owed(ticket.place)?;
+                    let owed = session.replies.owed(ticket.place)?;
                     Some((number, ticket, fit(session) && self.may_ask_again(ix, &ticket, owed)))
                 }
                 _ => None,
@@ -102,43 +102,31 @@ impl Proxy {
             .filter_map(|&(number, ticket, _)| Some(Repeat { ticket, request: link.kept_request(number)? }));
         let reads: Vec<Repeat> = reads.collect();
         let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         for ticket in link.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
             // No tombstone of the client's: nothing that it sends need wait for it.
-            ticket.purpose = Purpose::Nobody;
+            ticket.owner = Owner::Nobody;
         }
         reads
     }
 
     /// Whether the request of `ticket`, in flight on the connection `ix` for what is `owed`, may be asked again.
     fn may_ask_again(&self, ix: LinkIx, ticket: &Ticket, owed: Owed) -> bool {
-        ticket.purpose == Purpose::Client
+        ticket.owner == Owner::Client
             && ticket.kept.may_be_repeated()
-            && self.core.links[ix].is_kept(ticket)
-            && self.core.limits.over_at(ticket.deadline, self.core.limits.request_timeout) > self.core.now
-            && matches!(owed, Owed::Node | Owed::Merge(_))
+            && self.core.engine.links[ix].is_kept(ticket)
+            && self.core.engine.limits.over_at(ticket.deadline, self.core.engine.limits.request_timeout)
+                > self.core.engine.now
+            && matches!(owed, Owed::Node | Owed::Task(TaskId::Merge(_)))
     }
 
     /// Asks `reads` on the connection `ix`, which has just taken the place of theirs. They had been admitted there.
     pub(crate) fn ask_again(&mut self, reads: Vec<Repeat>, ix: LinkIx) {
         let core = &mut self.core;
         for Repeat { ticket, request } in reads {
-            core.counters.reads_repeated += 1;
+            core.stats.counters.reads_repeated += 1;
             let again = Ticket { kept: ticket.kept.repeated(), ..ticket };
             core.enqueue_again(ix, false, &request, again);
-        }
-    }
-}
-
-impl Link {
-    /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, its node
-    /// answers on another meanwhile, or nothing more is sent on it before that reply has come.
-    pub(crate) fn is_given_up_when_late(&self) -> bool {
-        match self.used_by {
-            Use::Pinned | Use::Held | Use::Subscription => true,
-            Use::Draining => self.is_suspect(),
-            Use::Shared => self.is_serial(),
-            Use::Replica | Use::Retired | Use::Standby => false,
         }
     }
 }

@@ -3,8 +3,8 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::Session;
 use crate::requests::route::Keys;
-use crate::session::Session;
 use command::{Admin, Command, Merge, Refusal, Report};
 use resp::Request;
 
@@ -60,12 +60,13 @@ impl Core {
                     self.refuse_command(session, command, Refusal::Never(why), request);
                 }
                 Debug::ByKey => {
-                    let shard = request
-                        .get(2)
-                        .map_or_else(|| self.topology.keyless(), |key| self.topology.shard_of(key));
+                    let shard = request.get(2).map_or_else(
+                        || self.engine.topology.keyless(),
+                        |key| self.engine.topology.shard_of(key),
+                    );
                     self.send(session, command, shard, request.bytes);
                 }
-                Debug::AnyShard => self.send(session, command, self.topology.keyless(), request.bytes),
+                Debug::AnyShard => self.send(session, command, self.engine.topology.keyless(), request.bytes),
                 Debug::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
             },
         }

@@ -1,10 +1,13 @@
 //! CLIENT: what a client may know of itself and of others, and do to them.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors;
+use crate::features::Asked;
+use crate::features::SessionFeatures;
+use crate::features::{Owed, Session, Wishes};
 use crate::link::profiles::Profile;
 use crate::local::inquiry::{self, Gathered, Question};
-use crate::session::{Mute, Owed, Phase, Reason, Session, Wishes};
+use crate::session::{Mute, Phase, Reason};
 use crate::tracking::{self, Mode};
 use crate::transaction::Transaction;
 use command::{ClientTask, Topic};
@@ -77,7 +80,7 @@ impl Core {
             },
             ClientTask::Reply => set_mute(session, request.arg(2), reply),
             ClientTask::Switch => switch(session, request, reply),
-            ClientTask::GetRedirect => encode::integer(reply, session.redirect_number()),
+            ClientTask::GetRedirect => encode::integer(reply, session.features.redirect_number()),
             ClientTask::Track => self.track(session, request, reply),
             ClientTask::Unblock => {
                 if let Some((client, by_error)) = parse_unblock(request, reply) {
@@ -88,23 +91,25 @@ impl Core {
             }
             ClientTask::Pause => self.pause_clients(session, request, reply),
             ClientTask::Unpause => self.unpause_clients(session),
-            ClientTask::TrackingState => tracking::write_state(session.tracking(), session.resp3, reply),
+            ClientTask::TrackingState => {
+                tracking::write_state(session.features.tracking(), session.resp3, reply)
+            }
             ClientTask::Caching => self.set_caching(session, request.arg(2), reply),
         }
     }
 
     /// The session's line in CLIENT LIST.
     pub(crate) fn client_line(&self, session: &Session) -> String {
-        session.line(self.profiles.kind(session.profile), self.now)
+        line(session, self.profiles.kind(session.profile), self.engine.now)
     }
 
     fn list_clients(&mut self, session: &mut Session, listing: Listing) {
         // Our own line is as of now: what is pipelined behind this request does not show in it.
-        let own = listing.takes(session).then(|| (session.client, self.client_line(session)));
+        let own = listing.takes(session).then(|| (session.origin.client, self.client_line(session)));
         let user = self.confined_to(session);
-        let question = Question::List { asker: session.client, listing: listing.clone(), user };
+        let question = Question::List { asker: session.origin.client, listing: listing.clone(), user };
         let lines: Vec<_> = own.into_iter().collect();
-        let charge = self.memory.charge_gathered(inquiry::bytes_of(&lines));
+        let charge = self.engine.memory.charge_gathered(inquiry::bytes_of(&lines));
         let gathered = Gathered::Lines { listing, lines, charge };
         if self.ask_workers(session, question, gathered) {
             // The answer is much longer than the question: the next request is read once it was given.
@@ -114,7 +119,9 @@ impl Core {
 
     /// Which clients the session wants to be closed, as far as that is its business.
     fn parse_filter(&self, session: &Session, request: &Request<'_>) -> Result<(Filter, bool), Vec<u8>> {
-        let Some(user) = self.confined_to(session) else { return Filter::parse(request, Some(&self.users)) };
+        let Some(user) = self.confined_to(session) else {
+            return Filter::parse(request, Some(&self.logins.users));
+        };
         let (mut filter, skips_me) = Filter::parse(request, None)?;
         filter.is_nobody = filter.user.as_ref().is_some_and(|named| **named != *user);
         filter.user = Some(user.into_vec());
@@ -123,7 +130,7 @@ impl Core {
 
     fn kill_clients(&mut self, session: &mut Session, filter: Filter, skips_me: bool, by_address: bool) {
         let hits_me = !skips_me && filter.takes(session);
-        let question = Question::Kill { asker: session.client, filter };
+        let question = Question::Kill { asker: session.origin.client, filter };
         let gathered = Gathered::Killed { count: u64::from(hits_me), by_address };
         if self.ask_workers(session, question, gathered) && hits_me {
             // The reply still goes out; nothing behind this request is carried out.
@@ -147,7 +154,7 @@ impl Core {
         let asked = Asked::by_client(session.conn, place);
         let is_asked = self.ask_to_unblock((session.profile, id), name, by_error, asked);
         if is_asked {
-            session.expect(place, Owed::Node);
+            session.replies.expect(place, Owed::Node);
         }
         is_asked
     }
@@ -183,8 +190,8 @@ impl Listing {
     /// Whether `session` is shown.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         match self {
-            Listing::Type(kind) => kind.is_none_or(|kind| kind == session.kind()),
-            Listing::Ids { all, .. } => all.contains(&session.client),
+            Listing::Type(kind) => kind.is_none_or(|kind| kind == kind_of(session)),
+            Listing::Ids { all, .. } => all.contains(&session.origin.client),
         }
     }
 
@@ -241,77 +248,85 @@ impl Filter {
     /// Whether `session` is closed.
     pub(crate) fn takes(&self, session: &Session) -> bool {
         !self.is_nobody
-            && self.id.is_none_or(|id| id == session.client)
-            && self.kind.is_none_or(|kind| kind == session.kind())
-            && self.peer.as_ref().is_none_or(|peer| **peer == *session.peer.as_bytes())
-            && self.local.as_ref().is_none_or(|local| **local == *session.local.as_bytes())
-            && session.is_of(self.user.as_deref())
+            && self.id.is_none_or(|id| id == session.origin.client)
+            && self.kind.is_none_or(|kind| kind == kind_of(session))
+            && self.peer.as_ref().is_none_or(|peer| **peer == *session.origin.peer.as_bytes())
+            && self.local.as_ref().is_none_or(|local| **local == *session.origin.local.as_bytes())
+            && session.features.is_of(self.user.as_deref())
     }
 }
 
-impl Session {
+impl SessionFeatures {
     /// Whether its user is `user`, if that is said.
     pub(crate) fn is_of(&self, user: Option<&[u8]>) -> bool {
         user.is_none_or(|user| user == self.login.name())
     }
+}
 
-    fn kind(&self) -> Type {
-        if self.has_topics() { Type::Subscriber } else { Type::Normal }
-    }
+fn kind_of(session: &Session) -> Type {
+    if session.features.has_topics() { Type::Subscriber } else { Type::Normal }
+}
 
-    /// Its line in CLIENT LIST, with Redis's fields in Redis's order.
-    fn line(&self, profile: Profile, now: Instant) -> String {
-        let mut line = String::new();
-        let seconds = |since: Instant| now.since(since).as_secs();
-        let flags = self.flags();
-        let (parked, parked_bytes) = self.parked();
-        let output = self.output().len();
-        // Writing to a String cannot fail.
-        let _ =
-            write!(line, "id={} addr={} laddr={} fd={}", self.client, self.peer, self.local, self.descriptor);
-        let _ = write!(line, " name={}", String::from_utf8_lossy(self.name()));
-        let _ = write!(line, " age={} idle={}", seconds(self.created_at), seconds(self.active_at));
-        let transaction = self.transaction.as_deref();
-        let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
-        let multi_mem = transaction.map_or(0, Transaction::held_bytes);
-        let [sub, psub, ssub] = Topic::ALL.map(|kind| self.topic_count(kind));
-        let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", profile.database);
-        let _ = write!(line, " multi={multi}");
-        let (used, size) = (self.input.len(), self.input.capacity());
-        let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
-        let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", self.output_capacity());
-        let _ = write!(line, " omem={parked_bytes} tot-mem={} events=", self.memory_bytes());
-        line.extend((!self.paused).then_some('r'));
-        line.extend(self.blocked.then_some('w'));
-        let name = self.last.name().unwrap_or("NULL");
-        let (user, version) = (String::from_utf8_lossy(self.login.name()), 2 + u8::from(profile.resp3));
-        let redirect = self.redirect_number();
-        let _ = writeln!(line, " cmd={name} user={user} redir={redirect} resp={version}");
-        line
-    }
+/// Its line in CLIENT LIST, with Redis's fields in Redis's order.
+fn line(session: &Session, profile: Profile, now: Instant) -> String {
+    let mut line = String::new();
+    let seconds = |since: Instant| now.since(since).as_secs();
+    let flags = flags(session);
+    let (parked, parked_bytes) = session.replies.parked();
+    let output = session.replies.output().len();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        line,
+        "id={} addr={} laddr={} fd={}",
+        session.origin.client, session.origin.peer, session.origin.local, session.origin.descriptor
+    );
+    let _ = write!(line, " name={}", String::from_utf8_lossy(session.features.name()));
+    let _ = write!(line, " age={} idle={}", seconds(session.origin.created_at), seconds(session.active_at));
+    let transaction = session.features.transaction.as_deref();
+    let multi = transaction.map_or(-1, |transaction| i64::from(transaction.commands()));
+    let multi_mem = transaction.map_or(0, Transaction::held_bytes);
+    let [sub, psub, ssub] = Topic::ALL.map(|kind| session.features.topic_count(kind));
+    let _ = write!(line, " flags={flags} db={} sub={sub} psub={psub} ssub={ssub}", profile.database);
+    let _ = write!(line, " multi={multi}");
+    let (used, size) = (session.input.bytes.len(), session.input.bytes.capacity());
+    let _ = write!(line, " qbuf={used} qbuf-free={} argv-mem=0 multi-mem={multi_mem}", size - used);
+    let _ = write!(line, " rbs={} rbp={output} obl={output} oll={parked}", session.replies.output_capacity());
+    let _ = write!(
+        line,
+        " omem={parked_bytes} tot-mem={} events=",
+        session.memory_bytes() + session.features.left_bytes()
+    );
+    line.extend((!session.paused).then_some('r'));
+    line.extend(session.replies.output.blocked.then_some('w'));
+    let name = session.features.last.name().unwrap_or("NULL");
+    let (user, version) =
+        (String::from_utf8_lossy(session.features.login.name()), 2 + u8::from(profile.resp3));
+    let redirect = session.features.redirect_number();
+    let _ = writeln!(line, " cmd={name} user={user} redir={redirect} resp={version}");
+    line
+}
 
-    /// A letter for each thing that is special about it, in Redis's order; `N` if nothing is.
-    fn flags(&self) -> String {
-        let closing = !matches!(self.phase, Phase::Open | Phase::Ending);
-        let Wishes { replica_reads, no_evict, no_touch } = self.wishes;
-        let is_subscribed = self.kind() == Type::Subscriber;
-        let flags = [
-            (self.monitors(), 'O'),
-            (is_subscribed, 'P'),
-            (self.transaction.is_some(), 'x'),
-            (self.is_seen_waiting || self.hold.has(Reason::Pause), 'b'),
-            (self.tracking().is_some(), 't'),
-            (self.tracking().is_some_and(|tracking| tracking.is_broken), 'R'),
-            (self.tracking().is_some_and(|tracking| tracking.mode == Mode::Broadcast), 'B'),
-            (closing, 'c'),
-            (self.peer.starts_with('/'), 'U'),
-            (replica_reads, 'r'),
-            (no_evict, 'e'),
-            (no_touch, 'T'),
-        ];
-        let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
-        if flags.is_empty() { "N".to_owned() } else { flags }
-    }
+/// A letter for each thing that is special about it, in Redis's order; `N` if nothing is.
+fn flags(session: &Session) -> String {
+    let closing = !matches!(session.phase, Phase::Open | Phase::Ending);
+    let Wishes { replica_reads, no_evict, no_touch } = session.features.wishes;
+    let is_subscribed = kind_of(session) == Type::Subscriber;
+    let flags = [
+        (session.features.monitors(), 'O'),
+        (is_subscribed, 'P'),
+        (session.features.transaction.is_some(), 'x'),
+        (session.wait.is_seen || session.hold.has(Reason::Pause), 'b'),
+        (session.features.tracking().is_some(), 't'),
+        (session.features.tracking().is_some_and(|tracking| tracking.is_broken), 'R'),
+        (session.features.tracking().is_some_and(|tracking| tracking.mode == Mode::Broadcast), 'B'),
+        (closing, 'c'),
+        (session.origin.peer.starts_with('/'), 'U'),
+        (replica_reads, 'r'),
+        (no_evict, 'e'),
+        (no_touch, 'T'),
+    ];
+    let flags: String = flags.iter().filter(|(is_set, _)| *is_set).map(|(_, letter)| letter).collect();
+    if flags.is_empty() { "N".to_owned() } else { flags }
 }
 
 /// `CLIENT REPLY ON|OFF|SKIP`: only ON is answered.
@@ -336,8 +351,8 @@ fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         _ => return errors::write(reply, errors::SYNTAX),
     };
     match request.arg(1).eq_ignore_ascii_case(b"no-evict") {
-        true => session.wishes.no_evict = on,
-        false => session.wishes.no_touch = on,
+        true => session.features.wishes.no_evict = on,
+        false => session.features.wishes.no_touch = on,
     }
     encode::simple(reply, b"OK");
 }

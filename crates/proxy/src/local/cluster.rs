@@ -3,7 +3,7 @@
 
 use crate::core::Core;
 use crate::errors;
-use crate::session::Session;
+use crate::features::Session;
 use command::ClusterQuestion;
 use resp::{Request, encode};
 use topology::{SLOTS, TagRule, slot_of};
@@ -59,7 +59,7 @@ impl Core {
     /// Address and port at which the client reached us. Without an address clients take the one that they know.
     fn address_seen_by<'a>(&self, session: &'a Session) -> (&'a str, u16) {
         // Who came by a unix socket cannot be told to come back by TCP to where he was.
-        let local = session.local.rsplit_once(':').filter(|_| !session.local.starts_with('/'));
+        let local = session.origin.local.rsplit_once(':').filter(|_| !session.origin.local.starts_with('/'));
         let Some((ip, port)) = local else { return ("", self.settings.port) };
         let ip = ip.trim_start_matches('[').trim_end_matches(']');
         (ip, port.parse().unwrap_or(self.settings.port))

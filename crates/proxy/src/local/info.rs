@@ -15,9 +15,9 @@ pub(crate) use survey::Survey;
 use crate::core::Core;
 use crate::counters::{Counters, Usage};
 use crate::errors;
+use crate::features::Session;
 use crate::limits::Limits;
 use crate::local::info::table::Field;
-use crate::session::Session;
 use crate::tally::Tally;
 use resp::{Request, encode};
 use std::fmt::{self, Write};
@@ -126,12 +126,12 @@ impl Core {
     /// INFO: answers in `reply`, or asks the nodes first and leaves it empty.
     pub(crate) fn info(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let wanted = Wanted::of(request.args().skip(1));
-        let mut survey = Survey::new(wanted, self.topology.shard_count());
+        let mut survey = Survey::new(wanted, self.engine.topology.shard_count());
         let mut shards = Vec::new();
         // Where nodes decide who may ask for it, they are asked.
         if self.has_users_of_nodes() || wanted.sections().any(|section| section.asks_nodes) {
             let profile = self.plain_profile(session);
-            for shard in Arc::clone(&self.topology).all_shards() {
+            for shard in Arc::clone(&self.engine.topology).all_shards() {
                 match self.shared_link(profile, shard) {
                     Ok(node) => shards.push((shard, node)),
                     Err(lost) => survey.lose(shard, lost.reason()),
@@ -199,7 +199,7 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("acl-pubsub-default", "resetchannels".to_owned()),
         ("appendonly", "no".to_owned()),
         ("client-output-buffer-limit", output_limits(limits)),
-        ("client-query-buffer-limit", limits.request_bytes_max.to_string()),
+        ("client-query-buffer-limit", limits.engine.request_bytes_max.to_string()),
         ("cluster-enabled", "no".to_owned()),
         ("daemonize", "no".to_owned()),
         ("databases", settings.databases.to_string()),
@@ -210,7 +210,7 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", settings.port.to_string()),
         ("protected-mode", if settings.protected_mode { "yes" } else { "no" }.to_owned()),
-        ("proto-max-bulk-len", limits.request.bulk_bytes_max.to_string()),
+        ("proto-max-bulk-len", limits.engine.request.bulk_bytes_max.to_string()),
         ("save", String::new()),
         ("supervised", "no".to_owned()),
         ("timeout", limits.idle_timeout.as_secs().to_string()),
@@ -219,11 +219,11 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
 
 /// The bounds of replies that wait, as Redis writes them: hard, soft, and seconds for each class. There are no replicas here.
 fn output_limits(limits: &Limits) -> String {
-    let (normal, subscribers) = (limits.output_stall.as_secs(), limits.subscriber_patience.as_secs());
+    let (normal, subscribers) = (limits.engine.output_stall.as_secs(), limits.subscriber_patience.as_secs());
     format!(
         "normal {} {} {normal} slave 0 0 0 pubsub {} {} {subscribers}",
-        limits.output_bytes_max,
-        limits.output_bytes_soft,
+        limits.engine.output_bytes_max,
+        limits.engine.output_bytes_soft,
         limits.subscriber_bytes_max,
         limits.subscriber_bytes_soft,
     )

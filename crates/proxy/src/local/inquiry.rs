@@ -10,22 +10,22 @@
 //! or at its deadline, with what is known then: a worker that has stopped must not make anybody wait for ever.
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors;
 use crate::event::CloseReason;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind};
 use crate::link::LinkIx;
-use crate::link::Purpose;
+use crate::link::kept::Kept;
 use crate::local::clients::{Filter, Listing};
 use crate::local::info::Survey;
 use crate::login::Task;
-use crate::memory::Charge;
 use crate::pause::Order;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
 use crate::replies::Outcome;
-use crate::session::{Owed, Session};
 use crate::tracking::{Redirect, Tracking};
 use command::Number;
+use engine::memory::Charge;
 use resp::encode;
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -278,16 +278,16 @@ impl Core {
         left: usize,
         deadline: Instant,
     ) -> Option<Id> {
-        if self.inquiries.len() >= self.limits.inquiries_max {
+        if self.tasks.inquiries.len() >= self.limits.inquiries_max {
             self.refuse(session, errors::INQUIRIES_MAX);
             return None;
         }
-        let (conn, place) = (session.conn, session.next_place());
-        let (command, asked_us) = (self.asking, self.now_us);
+        let (conn, place) = (session.conn, session.replies.next_place());
+        let (command, asked_us) = (self.engine.asking, self.engine.now_us);
         let resp3 = session.resp3;
         let inquiry = Inquiry { conn, place, left, deadline, command, asked_us, resp3, gathered };
-        let id = self.inquiries.insert(inquiry);
-        session.reserve(Owed::Inquiry(id));
+        let id = self.tasks.inquiries.insert(inquiry);
+        session.replies.reserve(Owed::Task(TaskId::Inquiry(id)));
         Some(id)
     }
 
@@ -301,10 +301,10 @@ impl Core {
         let deadline = match question {
             // Its time begins when it is put.
             Question::List { .. } => Instant::NEVER,
-            _ => self.now + self.limits.request_timeout,
+            _ => self.engine.now + self.engine.limits.request_timeout,
         };
         let inquiry = self.inquire(session, gathered, self.settings.workers, deadline);
-        self.questions.extend(inquiry.map(|inquiry| (inquiry, Arc::new(question))));
+        self.tasks.questions.extend(inquiry.map(|inquiry| (inquiry, Arc::new(question))));
         inquiry.is_some()
     }
 
@@ -322,9 +322,14 @@ impl Core {
         let Some(inquiry) = self.inquire(session, survey, shards.len(), Instant::NEVER) else { return };
         for &(shard, ix) in shards {
             // An inquiry has no client of its own: its number takes the place of one.
-            let asked =
-                Asked { conn: inquiry, place: 0, part: shard.0, purpose: Purpose::Inquiry, kept: Kept::NO };
-            self.enqueue_on(ix, request, asked);
+            let asked = Asked {
+                conn: inquiry,
+                place: 0,
+                part: shard.0,
+                owner: Owner::Task(TaskKind::Inquiry),
+                kept: Kept::NO,
+            };
+            self.engine.enqueue_on(ix, request, asked);
         }
     }
 }
@@ -332,9 +337,9 @@ impl Core {
 impl Core {
     /// Whether a client waits for the lines of all clients and may have them: none are on the way, and there is memory.
     pub(crate) fn has_listing_to_put(&self) -> bool {
-        let inquiries = &self.inquiries;
+        let inquiries = &self.tasks.inquiries;
         let is_asking = inquiries.listing.is_some_and(|id| inquiries.pending.get(id).is_some());
-        !(inquiries.listings.is_empty() || is_asking || self.memory.is_full())
+        !(inquiries.listings.is_empty() || is_asking || self.engine.memory.is_full())
     }
 
     /// Tells another worker what was carried out here.
@@ -349,8 +354,8 @@ impl Core {
     }
 
     fn post(&mut self, worker: usize, content: Content) {
-        let charge = self.memory.charge_gathered(content.held_bytes());
-        self.mail.push_back((worker, Mail { content, charge }));
+        let charge = self.engine.memory.charge_gathered(content.held_bytes());
+        self.outside.mail.push_back((worker, Mail { content, charge }));
     }
 }
 
@@ -358,7 +363,7 @@ impl Proxy {
     /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be
     /// handed [`Mail::undelivered`].
     pub fn poll_mail(&mut self) -> Option<(usize, Mail)> {
-        self.core.mail.pop_front()
+        self.core.outside.mail.pop_front()
     }
 
     /// Another worker's core said something.
@@ -381,9 +386,9 @@ impl Proxy {
     /// Asks the other workers what is to be asked first, and answers for this one.
     #[cold]
     pub(crate) fn put_question(&mut self) {
-        let Some((inquiry, question)) = self.core.questions.pop_front() else { return };
+        let Some((inquiry, question)) = self.core.tasks.questions.pop_front() else { return };
         if matches!(*question, Question::List { .. }) {
-            self.core.inquiries.listings.push_back((inquiry, question));
+            self.core.tasks.inquiries.listings.push_back((inquiry, question));
             return self.put_listing();
         }
         self.put(inquiry, question);
@@ -392,15 +397,18 @@ impl Proxy {
     /// Asks all workers for the lines of their clients, on behalf of the client that has waited longest for them. The lines
     /// may be many: a worker has one such question on the way, and asks one in a turn.
     pub(crate) fn put_listing(&mut self) {
-        while self.core.has_memory() && self.core.has_listing_to_put() && !self.core.inquiries.has_listed {
-            let Some((inquiry, question)) = self.core.inquiries.listings.pop_front() else { return };
-            if self.core.inquiries.pending.get(inquiry).is_none() {
+        while self.core.engine.has_memory()
+            && self.core.has_listing_to_put()
+            && !self.core.tasks.inquiries.has_listed
+        {
+            let Some((inquiry, question)) = self.core.tasks.inquiries.listings.pop_front() else { return };
+            if self.core.tasks.inquiries.pending.get(inquiry).is_none() {
                 // Its client has gone.
                 continue;
             }
-            let deadline = self.core.now + self.core.limits.request_timeout;
-            self.core.inquiries.set_deadline(inquiry, deadline);
-            (self.core.inquiries.listing, self.core.inquiries.has_listed) = (Some(inquiry), true);
+            let deadline = self.core.engine.now + self.core.engine.limits.request_timeout;
+            self.core.tasks.inquiries.set_deadline(inquiry, deadline);
+            (self.core.tasks.inquiries.listing, self.core.tasks.inquiries.has_listed) = (Some(inquiry), true);
             self.put(inquiry, question);
         }
     }
@@ -421,7 +429,7 @@ impl Proxy {
             Findings::WaitsSomewhere(link) => link,
             findings => return self.send_findings(from, inquiry, findings),
         };
-        self.core.seekers.push(Seeker { link, worker: from, inquiry });
+        self.core.holders.seekers.push(Seeker { link, worker: from, inquiry });
         self.answer_seekers(link);
     }
 
@@ -436,19 +444,19 @@ impl Proxy {
     /// Tells those who seek the client that waits on the connection `ix` all of it, if it is known by now, or if the
     /// connection is gone.
     pub(crate) fn answer_seekers(&mut self, ix: LinkIx) {
-        let link = &mut self.core.links[ix];
-        if link.asked_name && link.name.is_none() && !link.hides_name {
+        let link = &mut self.core.engine.links[ix];
+        if link.features.asked_name && link.features.name.is_none() && !link.features.hides_name {
             return;
         }
         let (sought, others) =
-            std::mem::take(&mut self.core.seekers).into_iter().partition(|seeker| seeker.link == ix);
-        self.core.seekers = others;
+            std::mem::take(&mut self.core.holders.seekers).into_iter().partition(|seeker| seeker.link == ix);
+        self.core.holders.seekers = others;
         let sought: Vec<Seeker> = sought;
         for Seeker { worker, inquiry, .. } in sought {
-            let link = &mut self.core.links[ix];
-            let findings = match link.name {
-                Some(name) if link.held_by.is_some() => {
-                    link.is_sought = true;
+            let link = &mut self.core.engine.links[ix];
+            let findings = match link.features.name {
+                Some(name) if link.features.held_by.is_some() => {
+                    link.features.is_sought = true;
                     Findings::Waits { id: link.node, name }
                 }
                 _ => Findings::Nothing,
@@ -462,7 +470,7 @@ impl Proxy {
         match question {
             Question::Find { client } => {
                 let worker = self.core.settings.worker;
-                let found = self.sessions().find(|session| session.client == *client);
+                let found = self.sessions().find(|session| session.origin.client == *client);
                 let found = found.map(|session| Redirect { client: *client, worker, conn: session.conn });
                 found.map_or(Findings::Nothing, Findings::Client)
             }
@@ -475,15 +483,15 @@ impl Proxy {
                 (None, None) => Findings::Nothing,
             },
             Question::List { asker, listing, user } => {
-                let lines = self.sessions().filter(|session| session.client != *asker);
-                let lines = lines.filter(|session| session.is_of(user.as_deref()));
+                let lines = self.sessions().filter(|session| session.origin.client != *asker);
+                let lines = lines.filter(|session| session.features.is_of(user.as_deref()));
                 let lines = lines.filter(|session| listing.takes(session));
                 Findings::Lines(
-                    lines.map(|session| (session.client, self.core.client_line(session))).collect(),
+                    lines.map(|session| (session.origin.client, self.core.client_line(session))).collect(),
                 )
             }
             Question::Kill { asker, filter } => {
-                let killed = self.sessions().filter(|session| session.client != *asker);
+                let killed = self.sessions().filter(|session| session.origin.client != *asker);
                 let killed: Vec<ConnId> =
                     killed.filter(|session| filter.takes(session)).map(|session| session.conn).collect();
                 killed.iter().for_each(|&conn| self.close_client(conn));
@@ -506,14 +514,14 @@ impl Proxy {
 
     /// The connection or the plan that this client waits for, if it is this user's, if that is said.
     fn where_waits(&self, client: u64, user: Option<&[u8]>) -> (Option<LinkIx>, Option<Id>) {
-        let is_sought = |session: &&Session| session.client == client && session.is_of(user);
+        let is_sought = |session: &&Session| session.origin.client == client && session.features.is_of(user);
         let sought = self.sessions().find(is_sought);
-        sought.map_or((None, None), |session| (session.waits_on, self.core.waiting_pop(session)))
+        sought.map_or((None, None), |session| (session.wait.on, self.core.waiting_pop(session)))
     }
 
     fn absorb_findings(&mut self, id: Id, findings: Findings) {
         // The client may have gone, or its time have been up.
-        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        let Some(inquiry) = self.core.tasks.inquiries.pending.get_mut(id) else { return };
         match (&mut inquiry.gathered, findings) {
             (Gathered::Lines { lines, charge, .. }, Findings::Lines(found)) => {
                 charge.add(bytes_of(&found));
@@ -532,14 +540,14 @@ impl Proxy {
 
     /// What is waited for has become something else.
     pub(crate) fn replace_gathered(&mut self, id: Id, gathered: Gathered) {
-        if let Some(inquiry) = self.core.inquiries.pending.get_mut(id) {
+        if let Some(inquiry) = self.core.tasks.inquiries.pending.get_mut(id) {
             inquiry.gathered = gathered;
         }
     }
 
     /// What came of the question to one shard.
     pub(crate) fn absorb_report(&mut self, id: Id, shard: ShardId, outcome: &Outcome<'_>) {
-        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        let Some(inquiry) = self.core.tasks.inquiries.pending.get_mut(id) else { return };
         if let Gathered::Survey(survey) = &mut inquiry.gathered {
             survey.absorb(shard, outcome);
         }
@@ -548,7 +556,7 @@ impl Proxy {
 
     /// One answer more is there.
     fn absorbed(&mut self, id: Id) {
-        let Some(inquiry) = self.core.inquiries.pending.get_mut(id) else { return };
+        let Some(inquiry) = self.core.tasks.inquiries.pending.get_mut(id) else { return };
         inquiry.left = inquiry.left.saturating_sub(1);
         if inquiry.left == 0 {
             self.conclude(id);
@@ -557,8 +565,8 @@ impl Proxy {
 
     /// Ends the inquiries whose time is up.
     pub(crate) fn conclude_late(&mut self) {
-        while let Some(&(deadline, id)) = self.core.inquiries.deadlines.first() {
-            if deadline > self.core.now {
+        while let Some(&(deadline, id)) = self.core.tasks.inquiries.deadlines.first() {
+            if deadline > self.core.engine.now {
                 return;
             }
             self.conclude(id);
@@ -567,14 +575,14 @@ impl Proxy {
 
     /// Answers the client with what is known.
     pub(crate) fn conclude(&mut self, id: Id) {
-        let Some(inquiry) = self.core.inquiries.remove(id) else { return };
+        let Some(inquiry) = self.core.tasks.inquiries.remove(id) else { return };
         if let Gathered::Unblocked { waits: Some((node, name)), by_error } = inquiry.gathered
             && let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn)
             && self.core.unblock(session, inquiry.place, node, name, by_error)
         {
             return;
         }
-        let mut reply = self.core.pool.take();
+        let mut reply = self.core.engine.pool.take();
         match (inquiry.gathered, self.peers.get_mut(inquiry.conn)) {
             (Gathered::Redirect { found, tracking }, Some(Peer::Client(session))) => {
                 if !self.core.begin_redirected(session, inquiry.place, found, tracking, &mut reply) {
@@ -585,9 +593,9 @@ impl Proxy {
         }
         if let Some(Peer::Client(session)) = self.peers.get_mut(inquiry.conn) {
             let core = &mut self.core;
-            core.tally.count_reply(inquiry.command, inquiry.asked_us, core.now_us, &reply);
+            core.stats.tally.count_reply(inquiry.command, inquiry.asked_us, core.engine.now_us, &reply);
             let overfull = core.settle(session, inquiry.place, &reply);
-            core.recount_client(session);
+            core.engine.recount_client(session);
             if overfull {
                 self.core.note_closed(session, CloseReason::OutputLimit);
                 self.close_client(inquiry.conn);
@@ -595,7 +603,7 @@ impl Proxy {
                 self.close_if_finished(inquiry.conn);
             }
         }
-        self.core.pool.give(reply);
+        self.core.engine.pool.give(reply);
     }
 }
 

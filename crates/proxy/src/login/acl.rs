@@ -2,8 +2,8 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::Session;
 use crate::login::Task;
-use crate::session::Session;
 use command::{Acl, AclQuestion, Command, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, Span, encode};
@@ -27,13 +27,13 @@ impl Core {
             AclQuestion::DelUser => self.delete_users(session, request, reply),
             AclQuestion::DryRun => self.dry_run(request, reply),
             AclQuestion::GenPass => self.generate_password(request, reply),
-            AclQuestion::GetUser => match self.users.get(request.arg(2)) {
+            AclQuestion::GetUser => match self.logins.users.get(request.arg(2)) {
                 Some(user) => write_user(reply, user, session.resp3),
                 None => encode::null(reply, session.resp3),
             },
             AclQuestion::List => {
-                encode::array_header(reply, self.users.iter().len());
-                self.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
+                encode::array_header(reply, self.logins.users.iter().len());
+                self.logins.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
             }
             AclQuestion::Load | AclQuestion::Save if !self.settings.registry.has_file() => {
                 errors::write(reply, errors::NO_ACL_FILE);
@@ -43,10 +43,10 @@ impl Core {
             AclQuestion::Log => self.acl_log(session.resp3, request, reply),
             AclQuestion::SetUser => self.set_user(session, request, reply),
             AclQuestion::Users => {
-                encode::array_header(reply, self.users.iter().len());
-                self.users.iter().for_each(|user| encode::bulk(reply, user.name()));
+                encode::array_header(reply, self.logins.users.iter().len());
+                self.logins.users.iter().for_each(|user| encode::bulk(reply, user.name()));
             }
-            AclQuestion::WhoAmI => encode::bulk(reply, session.login.name()),
+            AclQuestion::WhoAmI => encode::bulk(reply, session.features.login.name()),
         }
     }
 
@@ -71,7 +71,7 @@ impl Core {
     /// `ACL DRYRUN user command [arg …]`
     fn dry_run(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
         let (name, asked) = (request.arg(2), request.arg(3));
-        let Some(user) = self.users.get(name) else {
+        let Some(user) = self.logins.users.get(name) else {
             return encode::error(reply, &[b"ERR User '", name, b"' not found"].concat());
         };
         let (mut bytes, mut spans) = (Vec::new(), Vec::new());
@@ -131,7 +131,7 @@ impl Core {
         let entries = denials.newest(count);
         encode::array_header(reply, entries.len());
         for entry in entries {
-            let age_ms = self.now.since(entry.at).as_millis() as f64;
+            let age_ms = self.engine.now.since(entry.at).as_millis() as f64;
             write_denial(reply, entry, age_ms / 1000.0, resp3);
         }
     }

@@ -12,12 +12,12 @@ impl Core {
         // Whoever can connect can tell any address in a PROXY header.
         let is_far = [arrival.peer, arrival.named_by].into_iter().any(is_of_another_machine);
         if is_far && self.is_protected() {
-            self.counters.clients_refused += 1;
-            self.counters.clients_denied += 1;
+            self.stats.counters.clients_refused += 1;
+            self.stats.counters.clients_denied += 1;
             return Some(errors::PROTECTED);
         }
         if is_draining || !self.board.take_seat(self.limits.clients_max) {
-            self.counters.clients_refused += 1;
+            self.stats.counters.clients_refused += 1;
             return Some(errors::CLIENTS_MAX);
         }
         None
@@ -29,7 +29,7 @@ impl Core {
         let settings = &self.settings;
         settings.protected_mode
             && settings.authority == Authority::Proxy
-            && self.users.default_user().is_open()
+            && self.logins.users.default_user().is_open()
     }
 }
 

@@ -16,19 +16,23 @@
 //! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind};
 use crate::limits::Authority;
 use crate::link::LinkIx;
-use crate::link::profiles::{PING, Profile, ProfileId, Who};
-use crate::link::{Link, Purpose, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
+use crate::link::greeting::PING;
+use crate::link::profiles::{Profile, Who};
 use crate::local;
 use crate::login::Login;
 use crate::login::credentials::Credentials;
 use crate::proxy::{Peer, Proxy};
 use crate::requests::Step;
 use crate::requests::route::Keys;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use command::{
     AclQuestion, Carry, ClientTask, Command, Flags, Local, Merge, PubSubQuestion, Refusal, Within,
 };
@@ -99,8 +103,8 @@ impl Core {
     /// Who a client is that has just arrived, or has said RESET.
     pub(crate) fn newcomer(&self) -> Login {
         match self.settings.authority {
-            Authority::Proxy => Login::newcomer(&self.users),
-            Authority::Nodes => Login::of_default_user(self.passing.default_user),
+            Authority::Proxy => Login::newcomer(&self.logins.users),
+            Authority::Nodes => Login::of_default_user(self.logins.passing.default_user),
         }
     }
 
@@ -152,18 +156,19 @@ impl Core {
         };
         let credentials = Credentials::new(user, password);
         let attempt = Attempt { credentials: credentials.clone(), name: name.into(), hello };
-        let place = session.reserve(Owed::Login(self.passing.attempts.insert(attempt)));
+        let place =
+            session.replies.reserve(Owed::Task(TaskId::Login(self.logins.passing.attempts.insert(attempt))));
         session.hold.add(Reason::Order);
         let request = credentials.request().unwrap_or_default();
-        self.enqueue_on(ix, request, Asked::by_client(session.conn, place));
+        self.engine.enqueue_on(ix, request, Asked::by_client(session.conn, place));
     }
 
     /// The connection over which clients log in.
     fn login_link(&mut self) -> Result<LinkIx, Lost> {
         let kind = Profile { who: Who::Nobody, ..Profile::default() };
-        let profile = self.profiles.of_kind(kind, self.now);
-        self.profiles.touch(profile, self.now);
-        self.shared_link(profile, self.topology.keyless())
+        let profile = self.profiles.of_kind(kind, self.engine.now);
+        self.profiles.touch(profile, self.engine.now);
+        self.shared_link(profile, self.engine.topology.keyless())
     }
 
     /// A node has answered `reply` to what the session says of itself; appends what the client gets.
@@ -187,8 +192,8 @@ impl Core {
     /// Nobody waits for it any more: no node will answer, or one has.
     pub(crate) fn lose_attempt(&mut self, session: &mut Session, id: Id) -> Option<Attempt> {
         session.hold.remove(Reason::Order);
-        self.clients_to_resume.push(session.conn);
-        self.passing.attempts.remove(id)
+        self.engine.todo.clients_to_resume.push(session.conn);
+        self.logins.passing.attempts.remove(id)
     }
 
     /// The session is `name` from now on, and goes over connections that are so too. False if there are too many.
@@ -200,33 +205,35 @@ impl Core {
         resp3: bool,
     ) -> bool {
         let identities = &mut self.profiles.identities;
-        let Some(id) = identities.enter(credentials, name, self.limits.identities_max) else { return false };
+        let Some(id) = identities.enter(credentials, name, self.limits.identities_max) else {
+            return false;
+        };
         let Some(login) = identities.user(id).map(Login::of_nodes) else { return false };
         let kind = Profile { resp3, who: Who::Client(id), ..self.profiles.kind(session.profile) };
-        if self.profiles.of_kind(kind, self.now) == ProfileId::NONE {
+        if self.profiles.of_kind(kind, self.engine.now) == ProfileId::NONE {
             self.profiles.identities.forget_unused(id);
             return false;
         }
         if session.resp3 != resp3 {
             // Messages come in the new protocol from now on: not before the client knows.
-            session.raise_barrier(session.front());
+            session.replies.raise_barrier(session.replies.front());
         }
         self.change_profile(session, kind);
-        session.login = login;
+        session.features.login = login;
         true
     }
 
     /// A profile of whom the session is, in which replies are of RESP2.
     pub(crate) fn plain_profile(&mut self, session: &Session) -> ProfileId {
         let kind = self.profiles.kind(session.profile).plain();
-        let profile = self.profiles.of_kind(kind, self.now);
-        self.profiles.touch(profile, self.now);
+        let profile = self.profiles.of_kind(kind, self.engine.now);
+        self.profiles.touch(profile, self.engine.now);
         profile
     }
 
     /// The clients that `session` may know of and do something to: those of this user; without one, all.
     pub(crate) fn confined_to(&self, session: &Session) -> Option<Box<[u8]>> {
-        self.has_users_of_nodes().then(|| session.login.name().into())
+        self.has_users_of_nodes().then(|| session.features.login.name().into())
     }
 
     /// What is not sent on `link`, for this reason.
@@ -234,10 +241,10 @@ impl Core {
     pub(crate) fn not_sent_on(&self, link: &Link, reason: &str) -> Lost {
         match self.is_denied(link.profile, reason) {
             true => {
-                let shard = self.shard_name(link.shard).to_owned();
+                let shard = self.engine.shard_name(link.shard).to_owned();
                 Lost::Denied { shard, error: reason.to_owned() }
             }
-            false => self.not_sent(link.shard, reason),
+            false => self.engine.not_sent(link.shard, reason),
         }
     }
 
@@ -248,9 +255,9 @@ impl Core {
 
     /// Clients' own profiles that nothing is left of are forgotten, and so are passwords with them.
     pub(crate) fn forget_profiles(&mut self) {
-        for profile in self.profiles.deserted(&self.limits, self.now) {
+        for profile in self.profiles.deserted(&self.limits, self.engine.now) {
             let is_heard = self.subscriptions.topics.has_profile(profile);
-            if !is_heard && self.links.iter().all(|link| link.profile != profile) {
+            if !is_heard && self.engine.links.iter().all(|link| link.profile != profile) {
                 self.profiles.remove(profile);
             }
         }
@@ -348,7 +355,7 @@ impl Core {
     ) {
         match decided(local) {
             Decided::Here => self.answer_here(session, local, command, request, reply),
-            Decided::OneNode => self.send(session, command, self.topology.keyless(), request.bytes),
+            Decided::OneNode => self.send(session, command, self.engine.topology.keyless(), request.bytes),
             Decided::HereIfAllowed(question) => {
                 let mut answer = Vec::new();
                 self.pubsub(question, request, &mut answer);
@@ -365,12 +372,13 @@ impl Core {
 impl Core {
     /// Sends `request` to a node, to hear whether it may be asked for: then `answer` answers it.
     fn answer_if_allowed(&mut self, session: &mut Session, request: &Request<'_>, answer: Vec<u8>) {
-        let ix = match self.link_for(session, self.topology.keyless()) {
+        let ix = match self.link_for(session, self.engine.topology.keyless()) {
             Ok(ix) => ix,
             Err(lost) => return self.refuse(session, &lost.text()),
         };
-        let place = session.reserve(Owed::Judged(self.passing.judged.insert(answer)));
-        self.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
+        let place =
+            session.replies.reserve(Owed::Task(TaskId::Judged(self.logins.passing.judged.insert(answer))));
+        self.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
     /// What no node sees must wait until one has said whether clients must log in. `None` if that is known, or cannot be
@@ -383,17 +391,17 @@ impl Core {
             }
             _ => true,
         };
-        if is_seen || !session.login.is_unknown() {
+        if is_seen || !session.features.login.is_unknown() {
             return None;
         }
         // How the connection is greeted says it: see [`Proxy::note_default_user`].
-        let Ok(ix) = self.shared_link(ProfileId::FIRST, self.topology.keyless()) else {
-            session.login.give_up_asking();
+        let Ok(ix) = self.shared_link(ProfileId::FIRST, self.engine.topology.keyless()) else {
+            session.features.login.give_up_asking();
             return None;
         };
         session.hold.add(Reason::Question);
-        let asked = Asked { purpose: Purpose::DefaultUser, ..Asked::by_client(session.conn, 0) };
-        self.enqueue_on(ix, PING, asked);
+        let asked = Asked { owner: Owner::Task(TaskKind::DefaultUser), ..Asked::by_client(session.conn, 0) };
+        self.engine.enqueue_on(ix, PING, asked);
         Some(self.read_again())
     }
 
@@ -406,7 +414,7 @@ impl Core {
 
     /// Nobody waits for it any more, and what it would have been.
     pub(crate) fn forget_judgement(&mut self, id: Id) -> Vec<u8> {
-        self.passing.judged.remove(id).unwrap_or_default()
+        self.logins.passing.judged.remove(id).unwrap_or_default()
     }
 }
 
@@ -414,24 +422,25 @@ impl Proxy {
     /// The client that `conn` names has waited for a node to say whether it must log in, which it has, or will not.
     pub(crate) fn end_question_for_default_user(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        session.login.give_up_asking();
+        session.features.login.give_up_asking();
         session.hold.remove(Reason::Question);
-        self.core.clients_to_resume.push(conn);
+        self.core.engine.todo.clients_to_resume.push(conn);
     }
 
     /// The connection `ix` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
     /// open. One shard counts; what others think, they say to each request.
     pub(crate) fn note_default_user(&mut self, ix: LinkIx, reply: &[u8]) {
         let core = &mut self.core;
-        let link = &core.links[ix];
+        let link = &core.engine.links[ix];
         let is_first = link.used_by == Use::Shared && link.profile == ProfileId::FIRST;
         let is_ours = core.settings.credentials.request().is_some();
-        if !core.has_users_of_nodes() || is_ours || !is_first || link.shard != core.topology.keyless() {
+        if !core.has_users_of_nodes() || is_ours || !is_first || link.shard != core.engine.topology.keyless()
+        {
             return;
         }
         let is_closed = reply.starts_with(b"-NOAUTH ");
         let default_user = if is_closed { DefaultUser::Closed } else { DefaultUser::Open };
-        if std::mem::replace(&mut core.passing.default_user, default_user) == default_user {
+        if std::mem::replace(&mut core.logins.passing.default_user, default_user) == default_user {
             return;
         }
         for index in 0..self.peers.places() {
@@ -439,7 +448,7 @@ impl Proxy {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
                 && core.profiles.kind(session.profile).who == Who::Pool
             {
-                session.login = core.newcomer();
+                session.features.login = core.newcomer();
             }
         }
     }

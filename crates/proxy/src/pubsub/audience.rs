@@ -4,7 +4,7 @@
 //! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
 //! that come to the node by other ways stay counted as the node counts them.
 
-use crate::link::profiles::ProfileId;
+use crate::link::ProfileId;
 use command::Topic as Kind;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -14,8 +14,8 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::Ticket;
 use crate::link::LinkIx;
-use crate::link::Ticket;
 use crate::proxy::{Peer, Proxy};
 use crate::pubsub::subscriptions::{Moved, Origin, Setback};
 use crate::pubsub::{Leaving, is_notification};
@@ -35,14 +35,14 @@ impl Core {
     pub(crate) fn follow_topics(&mut self) {
         for id in self.subscriptions.topics.ids() {
             let Some(topic) = self.subscriptions.topics.get_mut(id) else { continue };
-            if self.topology.shard(topic.speaker).is_gone() {
-                topic.speaker = self.topology.shard_of(&topic.name);
+            if self.engine.topology.shard(topic.speaker).is_gone() {
+                topic.speaker = self.engine.topology.shard_of(&topic.name);
             }
-            let home = topic
-                .home()
-                .filter(|home| topic.kind == Kind::ShardChannel || self.topology.shard(*home).is_gone());
+            let home = topic.home().filter(|home| {
+                topic.kind == Kind::ShardChannel || self.engine.topology.shard(*home).is_gone()
+            });
             if home.is_some() {
-                let shard = self.topology.shard_of(&topic.name);
+                let shard = self.engine.topology.shard_of(&topic.name);
                 self.move_topic(id, shard);
             }
             self.ask_where_possible(id);
@@ -67,10 +67,10 @@ impl Core {
         let Some(topic) = self.subscriptions.topics.get(id) else { return };
         let unasked: Vec<ShardId> = topic.unasked().collect();
         for shard in unasked {
-            match self.topology.shard(shard).primary {
+            match self.engine.topology.shard(shard).primary {
                 Some(_) => self.ask_for(id, shard),
                 None => {
-                    let until = self.now + self.limits.request_timeout;
+                    let until = self.engine.now + self.engine.limits.request_timeout;
                     self.set_topic_back(id, until, errors::NO_PRIMARY.to_owned());
                 }
             }
@@ -80,7 +80,7 @@ impl Core {
     /// Nobody can be asked for a topic now. Who waits for it does so until then at the latest.
     fn set_topic_back(&mut self, id: Id, until: Instant, reason: String) {
         let Some(topic) = self.subscriptions.topics.get_mut(id) else { return };
-        let due_at = topic.set_back(until, reason, self.now);
+        let due_at = topic.set_back(until, reason, self.engine.now);
         self.subscriptions.set_back.insert(id);
         self.retry_queue.due_at = self.retry_queue.due_at.min(due_at);
     }
@@ -96,8 +96,10 @@ impl Core {
             let channel = elements(message).and_then(|mut fields| fields.nth(2)).and_then(as_bulk);
             !channel.is_none_or(is_notification)
         };
-        let is_echo =
-            kind == Kind::Pattern && self.topology.is_cluster() && shard != topic.speaker && is_told_by_all();
+        let is_echo = kind == Kind::Pattern
+            && self.engine.topology.is_cluster()
+            && shard != topic.speaker
+            && is_told_by_all();
         (!is_echo).then_some(id)
     }
 }
@@ -126,7 +128,7 @@ impl Proxy {
         let Some(declined) = core.declined_by(ix, reply) else { return false };
         core.note_declined(&declined);
         let target = match &declined {
-            Declined::Moved { address, .. } => core.topology.node_at(address),
+            Declined::Moved { address, .. } => core.engine.topology.node_at(address),
             Declined::Ask { .. } | Declined::Later | Declined::NoPrimary => None,
         };
         let reason = declined.reason(reply);
@@ -146,7 +148,7 @@ impl Proxy {
     /// Asks again for topics that have had a setback, if their time has come, and tells those who have waited too long. When
     /// to look again.
     pub(crate) fn retry_topics(&mut self) -> Instant {
-        let now = self.core.now;
+        let now = self.core.engine.now;
         let mut due_at = Instant::NEVER;
         for id in std::mem::take(&mut self.core.subscriptions.set_back) {
             let setback = |core: &Core| core.subscriptions.topics.get(id)?.setback.clone();
@@ -169,7 +171,7 @@ impl Proxy {
         let core = &mut self.core;
         let Some(topic) = core.subscriptions.topics.get(id) else { return };
         let shard = topic.home().unwrap_or(topic.speaker);
-        let error = errors::reply(&core.not_sent(shard, reason).text());
+        let error = errors::reply(&core.engine.not_sent(shard, reason).text());
         self.deny(id, &error);
     }
 
@@ -191,7 +193,7 @@ impl Proxy {
     /// As [`Core::follow_topics`], and those are told who waited for shards only that have gone.
     pub(crate) fn follow_topology(&mut self) {
         self.core.follow_topics();
-        let topology = Arc::clone(&self.core.topology);
+        let topology = Arc::clone(&self.core.engine.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
         for ix in gone.flat_map(|(_, id)| self.core.subscriptions.links(id)).collect::<Vec<_>>() {
             self.fail_link(ix, Fault::Gone("its shard was removed".to_owned()));

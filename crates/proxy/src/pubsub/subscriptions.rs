@@ -12,11 +12,11 @@
 //! only with clients of the same user.
 
 use crate::ConnId;
-use crate::link::Ticket;
-use crate::link::profiles::ProfileId;
-use crate::memory::Charge;
+use crate::features::Ticket;
+use crate::link::ProfileId;
 use crate::tracking::Tracking;
 use command::Topic as Kind;
+use engine::memory::Charge;
 use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, HashMap};
 use std::ops::RangeInclusive;
@@ -506,9 +506,6 @@ impl Topic {
 pub(crate) struct Subscribed {
     /// By kind and name. A client that has become another user stays subscribed to what another profile is for, as in Redis.
     topics: [BTreeMap<Arc<[u8]>, Id>; Kind::COUNT],
-    /// The last place in its order that must not be overtaken by a message: that of a confirmation, or of a message
-    /// that waits there itself.
-    pub barrier: Option<u32>,
     /// The last place in its order for a confirmation that is still to come, or was.
     pub awaits: Option<u32>,
     /// It sees the requests of all.

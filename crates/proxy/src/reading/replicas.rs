@@ -11,20 +11,21 @@
 //! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::Lost;
 use crate::event::Notice;
+use crate::features::Asked;
+use crate::features::{Link, Owed, Owner, Session, TaskKind, Ticket};
 use crate::held::Watch;
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::link::{Link, Purpose, Ticket, Use};
+use crate::link::ProfileId;
+use crate::link::Use;
+use crate::link::kept::Kept;
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
-use crate::redirect::Kept;
 use crate::replies::{Fault, Outcome};
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Part, Route};
-use crate::session::{Owed, Session};
 use command::{Carry, Command, Number};
 use resp::Request;
 use stdx::Instant;
@@ -95,33 +96,33 @@ fn may_change(command: &Command) -> bool {
 impl Core {
     /// From now on the session's reads go where READONLY (`asked`) or its listener wants them.
     pub(crate) fn set_reads(&mut self, session: &mut Session, asked: bool) {
-        let has_replicas = self.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
-        if !has_replicas && !self.topology.is_discovered() {
+        let has_replicas = self.engine.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
+        if !has_replicas && !self.engine.topology.is_discovered() {
             // Libraries for Redis Cluster say READONLY as a matter of course: nothing is watched for that.
             return;
         }
         // Whoever has anything else has had something remembered from the beginning.
-        let own = session.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.own);
+        let own = session.features.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.own);
         let from = match own {
             ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
             from => from,
         };
         if !asked && !self.readers.are_wanted_by(from) {
             // What it has sent to replicas must not be overtaken by what it sends next.
-            if session.reads.take().is_some() {
+            if session.features.reads.take().is_some() {
                 session.turn();
             }
             return;
         }
         self.watch_readers();
-        session.reads.get_or_insert_with(|| Box::new(Reads::new(own))).from = from;
+        session.features.reads.get_or_insert_with(|| Box::new(Reads::new(own))).from = from;
     }
 
     /// Begins to watch replicas, if that was not done yet.
     pub(crate) fn watch_readers(&mut self) {
         if !self.readers.are_watched() {
-            self.readers.follow(&self.topology, self.now);
-            self.check_at = self.now;
+            self.readers.follow(&self.engine.topology, self.engine.now);
+            self.engine.check_at = self.engine.now;
         }
     }
 
@@ -134,14 +135,18 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Option<Step> {
-        if session.transaction.is_none() && may_read_replica(command) && !session.reads_must_be_fresh() {
+        if session.features.transaction.is_none()
+            && may_read_replica(command)
+            && !reads_must_be_fresh(session)
+        {
             return self.send_read(session, command, request, keys);
         }
-        let is_kept = session.transaction.is_some() && !matches!(command.carry, Carry::Transaction(_));
+        let is_kept =
+            session.features.transaction.is_some() && !matches!(command.carry, Carry::Transaction(_));
         if is_kept || !may_change(command) {
             return None;
         }
-        if session.has_reads_in_flight() {
+        if has_reads_in_flight(session) {
             session.turn();
             return Some(self.read_again());
         }
@@ -157,7 +162,7 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) -> Option<Step> {
-        match (route::route(command, request, &self.topology, keys), command.carry) {
+        match (route::route(command, request, &self.engine.topology, keys), command.carry) {
             (Route::One(shard), carry) => {
                 let ix = match self.choose_reader(session, shard) {
                     Choice::Replica(id) => self.reader_link(session.profile, id)?,
@@ -168,13 +173,13 @@ impl Core {
                     }
                     Choice::Primary | Choice::Fallback | Choice::OwnWrite => return None,
                 };
-                session.note_replica_read(shard);
+                note_replica_read(session, shard);
                 match carry {
                     Carry::Script(script) => self.forward_script_to(session, (shard, ix), script, request),
                     _ => {
-                        let place = session.reserve(Owed::Node);
+                        let place = session.replies.reserve(Owed::Node);
                         let asked = Asked { kept: Kept::READ, ..Asked::by_client(session.conn, place) };
-                        self.enqueue_on(ix, request.bytes, asked);
+                        self.engine.enqueue_on(ix, request.bytes, asked);
                     }
                 }
                 Some(Step::Done)
@@ -204,7 +209,7 @@ impl Core {
             any |= chosen.is_some();
             part.link = match chosen {
                 Some(node) => {
-                    session.note_replica_read(part.shard);
+                    note_replica_read(session, part.shard);
                     node
                 }
                 None => match self.shared_link(session.profile, part.shard) {
@@ -224,17 +229,20 @@ impl Core {
 
     /// Where a read of `shard` goes, and counts it.
     fn choose_reader(&mut self, session: &mut Session, shard: ShardId) -> Choice {
-        let Some((from, written)) = session.own_write(shard, self.readers.polls(shard), self.now) else {
-            let from = session.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.from);
+        let Some((from, written)) = own_write(session, shard, self.readers.polls(shard), self.engine.now)
+        else {
+            let from = session.features.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.from);
             return self.count_choice(from, Choice::OwnWrite);
         };
-        let asker = Asker { from, client: session.client, written, now: self.now };
-        let (profiles, links, limits) = (&self.profiles, &self.links, &self.limits);
-        let primary = self.topology.shard(shard).primary;
+        let asker = Asker { from, client: session.origin.client, written, now: self.engine.now };
+        let (profiles, links, limits) = (&self.profiles, &self.engine.links, &self.limits);
+        let primary = self.engine.topology.shard(shard).primary;
         let link = |id: NodeId| profiles.link(ProfileId::FIRST, id).map(|ix| &links[ix]);
         let admits = |id: NodeId| {
             // A primary whose connection is being replaced is not down: requests wait for the other.
-            link(id).is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(limits).is_ok())
+            link(id).is_some_and(|it| {
+                it.is_ready() || Some(id) == primary && it.admit(&self.engine.limits).is_ok()
+            })
         };
         let mut choice = self.readers.choose(shard, asker, limits, admits);
         if matches!(choice, Choice::Fallback | Choice::Nowhere)
@@ -247,20 +255,20 @@ impl Core {
     }
 
     fn count_choice(&mut self, from: ReadFrom, choice: Choice) -> Choice {
-        let row = self.tally.reads_from(from);
+        let row = self.stats.tally.reads_from(from);
         match choice {
             Choice::Primary => row.primary += 1,
             Choice::Replica(_) => {
                 row.replica += 1;
-                self.counters.replica_reads += 1;
+                self.stats.counters.replica_reads += 1;
             }
             Choice::OwnWrite => {
                 row.own_write += 1;
-                self.counters.own_write_reads += 1;
+                self.stats.counters.own_write_reads += 1;
             }
             Choice::Fallback | Choice::Nowhere => {
                 row.fallback += 1;
-                self.counters.replica_fallbacks += 1;
+                self.stats.counters.replica_fallbacks += 1;
             }
         }
         choice
@@ -273,8 +281,10 @@ impl Core {
             Choice::Fallback | Choice::Nowhere => false,
             Choice::Primary | Choice::OwnWrite => return,
         };
-        let Some(reason) = self.readers.note_fitness(shard, is_fit, &self.limits, self.now) else { return };
-        let shard = self.shard_name(shard).to_owned();
+        let Some(reason) = self.readers.note_fitness(shard, is_fit, &self.limits, self.engine.now) else {
+            return;
+        };
+        let shard = self.engine.shard_name(shard).to_owned();
         self.notice(match is_fit {
             true => Notice::ReplicaFit { shard },
             false => Notice::NoReplicaFit { shard, reason: reason.to_owned() },
@@ -282,8 +292,8 @@ impl Core {
     }
 
     fn no_replica(&self, shard: ShardId) -> Lost {
-        let reason = self.readers.unfit_because(shard, &self.limits, self.now);
-        self.not_sent(shard, &format!("no replica is readable: {reason}"))
+        let reason = self.readers.unfit_because(shard, &self.limits, self.engine.now);
+        self.engine.not_sent(shard, &format!("no replica is readable: {reason}"))
     }
 
     /// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
@@ -295,35 +305,35 @@ impl Core {
         keys: &mut Keys,
     ) {
         let has_one_key = matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_));
-        match has_one_key.then(|| route::route(command, request, &self.topology, keys)) {
-            Some(Route::One(shard)) => session.note_own_write(shard),
+        match has_one_key.then(|| route::route(command, request, &self.engine.topology, keys)) {
+            Some(Route::One(shard)) => note_own_write(session, shard),
             Some(Route::Parts) | None => self.note_own_writes(session),
         }
     }
 
     /// The same, of all shards.
     pub(crate) fn note_own_writes(&mut self, session: &mut Session) {
-        if session.reads.is_some() {
-            self.topology.all_shards().for_each(|shard| session.note_own_write(shard));
+        if session.features.reads.is_some() {
+            self.engine.topology.all_shards().for_each(|shard| note_own_write(session, shard));
         }
     }
 
     /// Asks those whose turn it is how far they are.
     pub(crate) fn poll_readers(&mut self) {
-        self.asking = Number::NONE;
-        while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.now) {
+        self.engine.asking = Number::NONE;
+        while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.engine.now) {
             for id in nodes {
                 let Ok(ix) = self.link_in(ProfileId::FIRST, id) else { continue };
-                let link = &self.links[ix];
-                if !link.is_ready() || link.admit(&self.limits).is_err() {
-                    self.readers.absorb((shard, id), 0, None, self.now);
+                let link = &self.engine.links[ix];
+                if !link.is_ready() || link.admit(&self.engine.limits).is_err() {
+                    self.readers.absorb((shard, id), 0, None, self.engine.now);
                     continue;
                 }
-                let poll = self.readers.note_asked(shard, id, self.now);
+                let poll = self.readers.note_asked(shard, id, self.engine.now);
                 let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
-                let (place, part, purpose) = (id.0, shard.0, Purpose::Poll);
+                let (place, part, owner) = (id.0, shard.0, Owner::Task(TaskKind::Poll));
                 let question = if self.readers.wants_zone_of((shard, id)) { INFO } else { INFO_REPLICATION };
-                self.enqueue_on(ix, question, Asked { conn, place, part, purpose, kept: Kept::NO });
+                self.engine.enqueue_on(ix, question, Asked { conn, place, part, owner, kept: Kept::NO });
             }
         }
     }
@@ -343,13 +353,13 @@ impl Core {
             }
             Outcome::Lost(_) => None,
         };
-        self.readers.absorb(who, poll, report, self.now);
+        self.readers.absorb(who, poll, report, self.engine.now);
     }
 
     /// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
     /// the primary can answer them too.
     pub(crate) fn rescue_reads(&mut self, ix: LinkIx) -> Vec<Rescued> {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         if link.used_by != Use::Replica {
             return Vec::new();
         }
@@ -367,14 +377,14 @@ impl Core {
     /// The node of `shard`, its primary, has failed.
     pub(crate) fn note_node_failure(&mut self, shard: ShardId) {
         if let Some(ejection) = &mut self.ejection {
-            ejection.note_failure(shard, self.now);
+            ejection.note_failure(shard, self.engine.now);
         }
     }
 
     /// It answers.
     pub(crate) fn note_node_answer(&mut self, shard: ShardId) {
         if let Some(ejection) = &mut self.ejection {
-            ejection.note_answer(shard, self.now);
+            ejection.note_answer(shard, self.engine.now);
         }
     }
 }
@@ -393,7 +403,7 @@ pub(crate) struct Rescued {
 fn is_read_of_client(ticket: &Ticket) -> bool {
     let is_it = |&(number, _): &(Number, &Command)| number.index() == ticket.command.index();
     let reads = || command::numbered().find(is_it).is_some_and(|(_, command)| may_read_replica(command));
-    ticket.purpose == Purpose::Client && ticket.kept.is_kept() && reads()
+    ticket.owner == Owner::Client && ticket.kept.is_kept() && reads()
 }
 
 /// Whether a replica's reply to what a client reads says that it cannot answer. Of writes, which come to a node that is about
@@ -408,12 +418,16 @@ impl Proxy {
     pub(crate) fn ask_primary(&mut self, reads: Vec<Rescued>) {
         for Rescued { profile, shard, ticket, request } in reads {
             let core = &mut self.core;
-            let Ticket { conn, place, part, purpose, command, .. } = ticket;
+            let Ticket { conn, place, part, owner, command, .. } = ticket;
             match core.shared_link(profile, shard) {
                 Ok(ix) => {
-                    core.counters.replica_retries += 1;
-                    core.asking = command;
-                    core.enqueue_on(ix, &request, Asked { conn, place, part, purpose, kept: Kept::READ });
+                    core.stats.counters.replica_retries += 1;
+                    core.engine.asking = command;
+                    core.engine.enqueue_on(
+                        ix,
+                        &request,
+                        Asked { conn, place, part, owner, kept: Kept::READ },
+                    );
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
             }
@@ -423,7 +437,7 @@ impl Proxy {
     /// What is late on the connection `ix`, which goes to a replica, is asked of the primary, if it can be. What the replica
     /// says to it yet is for nobody.
     pub(crate) fn expire_read(&mut self, ix: LinkIx) {
-        let link = &mut self.core.links[ix];
+        let link = &mut self.core.engine.links[ix];
         let request = link.kept_late_request();
         let Some(ticket) = link.expire() else {
             return self.fail_link(ix, Fault::Gone("the node does not read".to_owned()));
@@ -443,7 +457,7 @@ impl Proxy {
         if !is_turned_away(ticket, reply) {
             return false;
         }
-        let link = &self.core.links[ix];
+        let link = &self.core.engine.links[ix];
         let Some(request) = link.kept_request_of(ticket) else { return false };
         let (profile, shard, id) = (link.profile, link.shard, link.node);
         self.core.readers.suspect(shard, id);
@@ -462,65 +476,69 @@ impl Proxy {
     }
 }
 
-impl Session {
-    /// Whether its reads must see what only the primary may have: its transaction depends on what it reads, or it is told
-    /// when that changes, or it reads over a connection of its own.
-    fn reads_must_be_fresh(&self) -> bool {
-        let is_tracking = self.subscribed.as_ref().is_some_and(|subscribed| subscribed.tracking.is_some());
-        self.watch != Watch::No || is_tracking || self.pinning.id().is_some()
-    }
+/// Whether its reads must see what only the primary may have: its transaction depends on what it reads, or it is told
+/// when that changes, or it reads over a connection of its own.
+fn reads_must_be_fresh(session: &Session) -> bool {
+    let is_tracking =
+        session.features.subscribed.as_ref().is_some_and(|subscribed| subscribed.tracking.is_some());
+    session.features.watch != Watch::No || is_tracking || session.pinning.id().is_some()
+}
 
-    /// Whether a reply from a replica is still to come.
-    fn has_reads_in_flight(&self) -> bool {
-        let reads = self.reads.iter().flat_map(|reads| &reads.shards);
-        reads.filter_map(|of_shard| of_shard.read_at).any(|place| self.has_place(place))
-    }
+/// Whether a reply from a replica is still to come.
+fn has_reads_in_flight(session: &Session) -> bool {
+    let reads = session.features.reads.iter().flat_map(|reads| &reads.shards);
+    reads.filter_map(|of_shard| of_shard.read_at).any(|place| session.replies.has_place(place))
+}
 
-    /// The request that is carried out reads from a replica of `shard`.
-    fn note_replica_read(&mut self, shard: ShardId) {
-        let place = self.next_place();
-        if let Some(reads) = &mut self.reads {
-            reads.of_shard(shard).read_at = Some(place);
-        }
+/// The request that is carried out reads from a replica of `shard`.
+fn note_replica_read(session: &mut Session, shard: ShardId) {
+    let place = session.replies.next_place();
+    if let Some(reads) = &mut session.features.reads {
+        reads.of_shard(shard).read_at = Some(place);
     }
+}
 
-    /// The request that is carried out may write to `shard`.
-    fn note_own_write(&mut self, shard: ShardId) {
-        let place = self.next_place();
-        if let Some(reads) = &mut self.reads {
-            reads.of_shard(shard).own_write = OwnWrite::Sent(place);
-        }
+/// The request that is carried out may write to `shard`.
+fn note_own_write(session: &mut Session, shard: ShardId) {
+    let place = session.replies.next_place();
+    if let Some(reads) = &mut session.features.reads {
+        reads.of_shard(shard).own_write = OwnWrite::Sent(place);
     }
+}
 
-    /// The request at `place` goes to `shard`, where nobody expected that: it may write there.
-    pub(crate) fn note_sent_elsewhere(&mut self, shard: ShardId, place: u32) {
-        let Some(mut reads) = self.reads.take() else { return };
-        let own_write = &mut reads.of_shard(shard).own_write;
-        let behind = |place: u32| place.wrapping_sub(self.front());
-        let is_last = !matches!(*own_write, OwnWrite::Sent(last) if self.has_place(last) && behind(last) > behind(place));
-        if is_last {
-            *own_write = OwnWrite::Sent(place);
-        }
-        self.reads = Some(reads);
+/// The request at `place` goes to `shard`, where nobody expected that: it may write there.
+pub(crate) fn note_sent_elsewhere(session: &mut Session, shard: ShardId, place: u32) {
+    let Some(mut reads) = session.features.reads.take() else { return };
+    let own_write = &mut reads.of_shard(shard).own_write;
+    let behind = |place: u32| place.wrapping_sub(session.replies.front());
+    let is_last = !matches!(*own_write, OwnWrite::Sent(last) if session.replies.has_place(last) && behind(last) > behind(place));
+    if is_last {
+        *own_write = OwnWrite::Sent(place);
     }
+    session.features.reads = Some(reads);
+}
 
-    /// Where its reads go, and when it wrote to `shard` last; `None` while a write of it is in flight there. `polls` is how
-    /// many times the primary was asked.
-    fn own_write(&mut self, shard: ShardId, polls: u64, now: Instant) -> Option<(ReadFrom, Option<Written>)> {
-        let mut reads = self.reads.take()?;
-        let from = reads.from;
-        let of_shard = reads.of_shard(shard);
-        if let OwnWrite::Sent(place) = of_shard.own_write
-            && !self.has_place(place)
-        {
-            of_shard.own_write = OwnWrite::Answered(Written { poll: polls, at: now });
-        }
-        let own_write = of_shard.own_write;
-        self.reads = Some(reads);
-        match own_write {
-            OwnWrite::No => Some((from, None)),
-            OwnWrite::Sent(_) => None,
-            OwnWrite::Answered(written) => Some((from, Some(written))),
-        }
+/// Where its reads go, and when it wrote to `shard` last; `None` while a write of it is in flight there. `polls` is how
+/// many times the primary was asked.
+fn own_write(
+    session: &mut Session,
+    shard: ShardId,
+    polls: u64,
+    now: Instant,
+) -> Option<(ReadFrom, Option<Written>)> {
+    let mut reads = session.features.reads.take()?;
+    let from = reads.from;
+    let of_shard = reads.of_shard(shard);
+    if let OwnWrite::Sent(place) = of_shard.own_write
+        && !session.replies.has_place(place)
+    {
+        of_shard.own_write = OwnWrite::Answered(Written { poll: polls, at: now });
+    }
+    let own_write = of_shard.own_write;
+    session.features.reads = Some(reads);
+    match own_write {
+        OwnWrite::No => Some((from, None)),
+        OwnWrite::Sent(_) => None,
+        OwnWrite::Answered(written) => Some((from, Some(written))),
     }
 }

@@ -3,7 +3,7 @@
 use super::slow_start::WHOLE;
 use super::{Reader, Zone};
 use crate::core::Core;
-use crate::link::profiles::ProfileId;
+use crate::link::ProfileId;
 use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 
@@ -13,7 +13,7 @@ impl Core {
         let Some(watched) = self.readers.shards.get(shard.0 as usize) else { return Ok(()) };
         for (reader, member) in (1..).zip(watched.members.iter().skip(1)) {
             let Some(node) = member.node else { continue };
-            let address = &self.topology.node(node).address;
+            let address = &self.engine.topology.node(node).address;
             let is_up = self.is_reader_up(node);
             let state = if is_up { "up" } else { "down" };
             write!(text, "node{}_replica{reader}:address={address},state={state}", shard.0)?;
@@ -26,8 +26,8 @@ impl Core {
             if member.zone != Zone::Unknown {
                 write!(text, ",in_our_zone={}", if member.zone.is_ours() { "yes" } else { "no" })?;
             }
-            let percent = member.comeback.share(self.limits.slow_start, self.now) * 100 / WHOLE;
-            match watched.fitness(Reader(reader), &self.readers.reading, &self.limits, self.now) {
+            let percent = member.comeback.share(self.limits.slow_start, self.engine.now) * 100 / WHOLE;
+            match watched.fitness(Reader(reader), &self.readers.reading, &self.limits, self.engine.now) {
                 Ok(()) if is_up => write!(text, ",share={percent}%\r\n")?,
                 Ok(()) => write!(text, ",share=0%,reason=it is not connected\r\n")?,
                 Err(reason) => write!(text, ",share=0%,reason={reason}\r\n")?,
@@ -38,6 +38,6 @@ impl Core {
 
     fn is_reader_up(&self, id: NodeId) -> bool {
         let ix = self.profiles.link(ProfileId::FIRST, id);
-        ix.is_some_and(|ix| self.links[ix].is_ready())
+        ix.is_some_and(|ix| self.engine.links[ix].is_ready())
     }
 }

@@ -38,7 +38,7 @@ impl Core {
             return request.into();
         }
         // As much later than that it may be answered.
-        let left = (deadline - self.limits.request_timeout).since(self.now);
+        let left = (deadline - self.engine.limits.request_timeout).since(self.engine.now);
         let shorter = self.look_into(request, |request, command| match command.carry {
             Carry::Blocking(wait) => {
                 let mut bytes = Vec::new();
@@ -53,12 +53,12 @@ impl Core {
     /// What `look` finds in a request of these bytes; `None` if nothing is known of its command.
     fn look_into<T>(&self, bytes: &[u8], look: impl FnOnce(&Request<'_>, &Command) -> T) -> Option<T> {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
-        let scanned = Scanner::default().scan(bytes, &self.limits.request, &mut args, &mut inline);
+        let scanned = Scanner::default().scan(bytes, &self.engine.limits.request, &mut args, &mut inline);
         let Ok(Scanned::Request { .. }) = scanned else { return None };
         let request = Request::new(bytes, &args);
         match command::resolve(&request) {
             Resolved::Command(command) => Some(look(&request, command)),
-            Resolved::Unknown => match self.learner.look_up(request.arg(0), self.now) {
+            Resolved::Unknown => match self.parsing.learner.look_up(request.arg(0), self.engine.now) {
                 Lookup::Known(learned) => match learned.resolve(&request) {
                     Resolved::Command(command) => Some(look(&request, command)),
                     _ => None,

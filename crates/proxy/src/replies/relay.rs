@@ -5,13 +5,11 @@
 //! parts in the order of the keys. An MGET begins to be passed on once every part has begun to answer without an error:
 //! behind the first byte, an error has no place any more, and a node that is lost costs the client its connection.
 
-use crate::ConnId;
-use crate::core::{Control, Core};
+use crate::core::Core;
+use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
 use crate::link::LinkIx;
-use crate::link::{Link, Purpose, Ticket};
 use crate::replies::merge::Merge;
 use crate::replies::{Fault, unasked_push};
-use crate::session::{Owed, Session};
 use crate::walk;
 use resp::reply::{self, ReplyError};
 use stdx::Id;
@@ -38,43 +36,43 @@ impl Core {
         let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) else { return Ok(()) };
         let mut links = std::mem::take(&mut pin.links);
         for &ix in &links {
-            let ticket = self.links[ix].tickets().next();
+            let ticket = self.engine.links[ix].tickets().next();
             // What is taken whole is read until it is whole, and what is for nobody until the next is there.
             let is_read_on =
-                |ticket: &Ticket| ticket.purpose == Purpose::Nobody || !self.is_relayed(session, ticket);
+                |ticket: &Ticket| ticket.owner == Owner::Nobody || !self.is_relayed(session, ticket);
             let starved = ticket.is_some_and(is_read_on);
-            self.links[ix].starved = starved;
+            self.engine.links[ix].incoming.starved = starved;
         }
         let relayed = self.relay_all(session, &links);
         for &ix in &links {
             self.pace_pinned(ix);
-            self.links[ix].forget_answered(&mut self.pool);
-            self.recount_link(ix);
+            self.engine.links[ix].forget_answered(&mut self.engine.pool);
+            self.engine.recount_link(ix);
         }
         links.retain(|ix| !self.pins.doomed.contains(ix));
         if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
             pin.links = links;
         }
-        self.list_client(session);
+        self.engine.list_client(session);
         self.count_waiting(session);
         relayed
     }
 
     /// Whether the reply to `ticket` is passed on while it comes.
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
-        match session.owed(ticket.place) {
-            Some(Owed::Merge(id)) => self.merges.get(id).is_some_and(Merge::is_of_values),
-            Some(Owed::Receivers(_) | Owed::Judged(_)) => false,
+        match session.replies.owed(ticket.place) {
+            Some(Owed::Task(TaskId::Merge(id))) => self.tasks.merges.get(id).is_some_and(Merge::is_of_values),
+            Some(Owed::Task(TaskId::Receivers(_)) | Owed::Task(TaskId::Judged(_))) => false,
             _ => true,
         }
     }
 
     fn relay_all(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<(), Garbled> {
         loop {
-            let step = match session.front_owed() {
-                _ if session.output().len() >= self.limits.relay_bytes_max => Step::Wait,
+            let step = match session.replies.front_owed() {
+                _ if session.replies.output().len() >= self.engine.limits.relay_bytes_max => Step::Wait,
                 Some(Owed::Node) => self.relay_reply(session, links)?,
-                Some(Owed::Merge(id)) => self.relay_values(session, links, id)?,
+                Some(Owed::Task(TaskId::Merge(id))) => self.relay_values(session, links, id)?,
                 _ => Step::Wait,
             };
             if step == Step::Wait {
@@ -92,16 +90,16 @@ impl Core {
             return Ok(Step::Wait);
         }
         self.finish_reply(node);
-        session.finish_relay(&mut self.pool);
+        session.replies.finish_relay(&mut self.engine.pool);
         Ok(Step::Done)
     }
 
     /// All of a reply on the pinned connection `ix` was passed on. What is there already of the next one is not the
     /// client's, if nobody waits for it.
     fn finish_reply(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         link.pop();
-        let is_for_nobody = link.front().is_some_and(|ticket| ticket.purpose == Purpose::Nobody);
+        let is_for_nobody = link.front().is_some_and(|ticket| ticket.owner == Owner::Nobody);
         if is_for_nobody && link.input_len() > 0 {
             self.pins.to_read.push(ix);
         }
@@ -110,41 +108,41 @@ impl Core {
     /// The connection whose next reply belongs to the place at the front, and to `part` of it if that is given.
     fn source(&self, session: &Session, links: &[LinkIx], part: Option<u32>) -> Option<(LinkIx, Ticket)> {
         links.iter().find_map(|&ix| {
-            let ticket = front_ticket(&self.links[ix], session)?;
+            let ticket = front_ticket(&self.engine.links[ix], session)?;
             part.is_none_or(|part| ticket.part == part).then_some((ix, *ticket))
         })
     }
 
     /// Passes on what is there of the next value from `ix`. True if that was all of it.
     fn relay_value(&mut self, session: &mut Session, ix: LinkIx, ticket: &Ticket) -> Result<bool, Garbled> {
-        if !session.is_relaying() && self.holds_error(ix) {
+        if !session.replies.is_relaying() && self.holds_error(ix) {
             return Ok(false);
         }
-        let link = &mut self.links[ix];
+        let link = &mut self.engine.links[ix];
         let input = link.lend_input();
-        if !session.is_relaying() && reply::is_push(&input) {
+        if !session.replies.is_relaying() && reply::is_push(&input) {
             return Err(Garbled { link: ix, fault: unasked_push() });
         }
         let passed = link
-            .pass(&input, &self.limits)
+            .pass(&input, &self.engine.limits)
             .map_err(|error| Garbled { link: ix, fault: Fault::Garbled(error.to_string()) })?;
         let bytes = &input[..passed.len];
-        if !session.is_relaying() && !bytes.is_empty() {
-            self.tally.count_reply(ticket.command, ticket.queued_us, self.now_us, bytes);
+        if !session.replies.is_relaying() && !bytes.is_empty() {
+            self.stats.tally.count_reply(ticket.command, ticket.queued_us, self.engine.now_us, bytes);
         }
-        session.relay(bytes, &mut self.pool);
-        link.restore_input(input, passed.len, &mut self.pool);
-        link.starved = !passed.complete;
+        session.replies.relay(bytes, &mut self.engine.pool);
+        link.restore_input(input, passed.len, &mut self.engine.pool);
+        link.incoming.starved = !passed.complete;
         Ok(passed.complete)
     }
 
     /// Whether the next reply on the pinned connection `ix`, of which nothing was passed on, is an error that may say
     /// that the request was declined: it is read whole then.
     fn holds_error(&mut self, ix: LinkIx) -> bool {
-        let link = &mut self.links[ix];
-        let holds = self.keeps.is_kept() && link.begins_with_error();
+        let link = &mut self.engine.links[ix];
+        let holds = self.engine.keeps.is_kept() && link.begins_with_error();
         if holds {
-            link.starved = true;
+            link.incoming.starved = true;
             self.pins.to_read.push(ix);
         }
         holds
@@ -152,19 +150,19 @@ impl Core {
 
     /// Passes on what is there of an MGET's values.
     fn relay_values(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
-        let merge = self.merges.get_mut(id).filter(|merge| merge.is_of_values());
+        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_of_values());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
         let step = self.relay_merge(session, links, &mut merge);
         match step {
             Ok(Step::Done) => {
-                self.merges.remove(id);
-                self.memory.recount(&mut merge.counted_bytes, 0);
-                merge.give_values(&mut self.spare_values);
+                self.tasks.merges.remove(id);
+                self.engine.memory.recount(&mut merge.counted_bytes, 0);
+                merge.give_values(&mut self.tasks.spare_values);
             }
             _ => {
                 let holds = merge.held_bytes();
-                self.memory.recount(&mut merge.counted_bytes, holds);
-                if let Some(place) = self.merges.get_mut(id) {
+                self.engine.memory.recount(&mut merge.counted_bytes, holds);
+                if let Some(place) = self.tasks.merges.get_mut(id) {
                     *place = merge;
                 }
             }
@@ -178,29 +176,29 @@ impl Core {
         links: &[LinkIx],
         merge: &mut Merge,
     ) -> Result<Step, Garbled> {
-        if !session.is_relaying() {
+        if !session.replies.is_relaying() {
             self.read_heads(session, links, merge)?;
             if merge.has_failed() {
                 return Ok(self.answer_failed(session, links, merge));
             }
             let begun = links.iter().filter(|&&ix| {
-                let link = &self.links[ix];
-                front_ticket(link, session).is_some() && link.elements.is_some()
+                let link = &self.engine.links[ix];
+                front_ticket(link, session).is_some() && link.incoming.elements.is_some()
             });
             if !merge.is_complete_with(begun.count()) {
                 return Ok(Step::Wait);
             }
-            let mut head = self.pool.take();
+            let mut head = self.engine.pool.take();
             merge.begin_relay(&mut head);
-            session.relay(&head, &mut self.pool);
-            self.pool.give(head);
+            session.replies.relay(&head, &mut self.engine.pool);
+            self.engine.pool.give(head);
         }
         while let Some(part) = merge.next_part() {
-            if session.output().len() >= self.limits.relay_bytes_max {
+            if session.replies.output().len() >= self.engine.limits.relay_bytes_max {
                 return Ok(Step::Wait);
             }
             if let Some(value) = merge.held_value(part) {
-                session.relay(value, &mut self.pool);
+                session.replies.relay(value, &mut self.engine.pool);
                 merge.advance(value.len());
                 continue;
             }
@@ -211,15 +209,16 @@ impl Core {
             merge.advance(0);
             self.finish_element(ix);
         }
-        session.finish_relay(&mut self.pool);
+        session.replies.finish_relay(&mut self.engine.pool);
         Ok(Step::Done)
     }
 
     /// One element of the array that `ix` sends was passed on.
     fn finish_element(&mut self, ix: LinkIx) {
-        let link = &mut self.links[ix];
-        link.elements = link.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
-        if link.elements.is_none() {
+        let link = &mut self.engine.links[ix];
+        link.incoming.elements =
+            link.incoming.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
+        if link.incoming.elements.is_none() {
             self.finish_reply(ix);
         }
     }
@@ -227,30 +226,30 @@ impl Core {
     /// Reads the beginnings of the parts that have not begun.
     fn read_heads(&mut self, session: &Session, links: &[LinkIx], merge: &mut Merge) -> Result<(), Garbled> {
         for &ix in links {
-            let link = &mut self.links[ix];
+            let link = &mut self.engine.links[ix];
             let Some(part) = front_ticket(link, session).map(|ticket| ticket.part) else { continue };
-            if link.elements.is_some() || self.holds_error(ix) {
+            if link.incoming.elements.is_some() || self.holds_error(ix) {
                 continue;
             }
-            let link = &mut self.links[ix];
+            let link = &mut self.engine.links[ix];
             let input = link.lend_input();
-            let head = read_head(&input, &self.limits.reply);
+            let head = read_head(&input, &self.engine.limits.reply);
             let used = match &head {
                 Ok(Head::Array { len, .. }) => *len,
                 _ => 0,
             };
             match head {
                 Ok(Head::Array { elements, .. }) if elements == merge.keys_of(part) => {
-                    link.elements = Some(elements);
+                    link.incoming.elements = Some(elements);
                 }
                 Ok(Head::Array { .. } | Head::Other) => merge.fail_merging(part),
                 Ok(Head::Error { len }) => merge.fail_by_link(part, &input[..len]),
-                Ok(Head::Unfinished) => link.starved = true,
+                Ok(Head::Unfinished) => link.incoming.starved = true,
                 Err(error) => {
                     return Err(Garbled { link: ix, fault: Fault::Garbled(error.to_string()) });
                 }
             }
-            link.restore_input(input, used, &mut self.pool);
+            link.restore_input(input, used, &mut self.engine.pool);
         }
         Ok(())
     }
@@ -260,27 +259,19 @@ impl Core {
         for &ix in links {
             // Also where the connection is not made yet: its first reply would be for a place that is filled.
             let is_first = |ticket: &Ticket| is_for_front(ticket, session);
-            if self.links[ix].tickets().next().is_some_and(is_first) {
+            if self.engine.links[ix].tickets().next().is_some_and(is_first) {
                 self.pins.doomed.push(ix);
             }
         }
         if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
-            pin.forget(session.front());
+            pin.forget(session.replies.front());
         }
-        let mut error = self.pool.take();
+        let mut error = self.engine.pool.take();
         merge.write_failure(&mut error);
-        let place = session.front();
-        session.settle(place, &error, &mut self.pool);
-        self.pool.give(error);
+        let place = session.replies.front();
+        session.replies.settle(place, &error, &mut self.engine.pool);
+        self.engine.pool.give(error);
         Step::Done
-    }
-
-    /// Tells the driver to stop or to go on reading from `conn`.
-    pub(crate) fn pace(&mut self, conn: ConnId, pauses: bool) {
-        self.controls.push_back(match pauses {
-            true => Control::Pause { conn },
-            false => Control::Resume { conn },
-        });
     }
 }
 
@@ -290,7 +281,7 @@ fn front_ticket<'a>(link: &'a Link, session: &Session) -> Option<&'a Ticket> {
 }
 
 fn is_for_front(ticket: &Ticket, session: &Session) -> bool {
-    ticket.purpose == Purpose::Client && ticket.conn == session.conn && ticket.place == session.front()
+    ticket.owner == Owner::Client && ticket.conn == session.conn && ticket.place == session.replies.front()
 }
 
 /// How a reply begins that should be an array.

@@ -1,13 +1,13 @@
 //! Requests that several shards must see: divided, sent, and their replies announced to a merge.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId};
 use crate::link::LinkIx;
-use crate::link::Purpose;
-use crate::redirect::Kept;
+use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
 use crate::scripts::Library;
-use crate::session::{Owed, Session};
 use crate::walk;
 use command::{Command, Flags};
 use resp::Request;
@@ -39,17 +39,17 @@ impl Core {
         keys: &mut Keys,
     ) {
         let step = command.split_step();
-        if self.topology.is_cluster() {
+        if self.engine.topology.is_cluster() {
             self.write_parts_in_turn(step, request, keys);
             return self.expect_parts(session, command, merge, request, keys, None);
         }
         for part in &mut keys.parts {
             let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
-            part.start = self.links[part.link].append_start(name, args, &mut self.pool);
+            part.start = self.engine.links[part.link].append_start(name, args, &mut self.engine.pool);
         }
         for (&position, &part) in keys.positions.iter().zip(&keys.part_of_key) {
             let ix = keys.parts[part as usize].link;
-            self.links[ix].append(request.raw_args(position, step), &mut self.pool);
+            self.engine.links[ix].append(request.raw_args(position, step), &mut self.engine.pool);
         }
         self.expect_parts(session, command, merge, request, keys, None);
     }
@@ -61,10 +61,10 @@ impl Core {
         let mut order = order.into_iter();
         for part in &mut keys.parts {
             let (name, args) = (request.raw_arg(0), 1 + part.keys * step);
-            part.start = self.links[part.link].append_start(name, args, &mut self.pool);
+            part.start = self.engine.links[part.link].append_start(name, args, &mut self.engine.pool);
             for key in order.by_ref().take(part.keys) {
                 let args = request.raw_args(keys.positions[key], step);
-                self.links[part.link].append(args, &mut self.pool);
+                self.engine.links[part.link].append(args, &mut self.engine.pool);
             }
         }
     }
@@ -78,13 +78,13 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        keys.all_shards(&self.topology);
+        keys.all_shards(&self.engine.topology);
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
         let library = self.note_scripts(command, request, &keys.parts);
         for part in &mut keys.parts {
-            part.start = self.links[part.link].append(request.bytes, &mut self.pool);
+            part.start = self.engine.links[part.link].append(request.bytes, &mut self.engine.pool);
         }
         self.expect_parts(session, command, merge, request, keys, library);
         if merge.is_open_ended() {
@@ -129,13 +129,13 @@ impl Core {
             &keys.part_of_key,
             reads,
             request.get(2),
-            &mut self.spare_values,
-            &mut self.prng,
+            &mut self.tasks.spare_values,
+            &mut self.engine.prng,
         )
         .with_library(library)
         .with_loadable(loadable)
-        .of_shards(&self.topology)
-        .over(self.topology.is_cluster() && shares_conns(&keys.parts))
+        .of_shards(&self.engine.topology)
+        .over(self.engine.topology.is_cluster() && shares_conns(&keys.parts))
         .in_profile(self.profiles.kind(session.profile));
         let kept = Kept::only_if(reads);
         self.expect_merge(session, merge, keys, kept);
@@ -144,13 +144,13 @@ impl Core {
     /// The same, for a merge that is there.
     pub(crate) fn expect_merge(&mut self, session: &mut Session, mut merge: Merge, keys: &Keys, kept: Kept) {
         let holds = merge.held_bytes();
-        self.memory.recount(&mut merge.counted_bytes, holds);
-        let place = session.reserve(Owed::Merge(self.merges.insert(merge)));
-        self.counters.fragments += keys.parts.len() as u64;
+        self.engine.memory.recount(&mut merge.counted_bytes, holds);
+        let place = session.replies.reserve(Owed::Task(TaskId::Merge(self.tasks.merges.insert(merge))));
+        self.stats.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {
-            let (part_number, purpose) = (number as u32, Purpose::Client);
-            let asked = Asked { conn: session.conn, place, part: part_number, purpose, kept };
-            self.push_ticket(part.link, part.start, asked);
+            let (part_number, owner) = (number as u32, Owner::Client);
+            let asked = Asked { conn: session.conn, place, part: part_number, owner, kept };
+            self.engine.push_ticket(part.link, part.start, asked);
         }
     }
 }

@@ -1,9 +1,10 @@
 //! Where one request goes.
 
-use crate::limits::{SCRATCH_BYTES_KEPT, SPARE_BUFFER_BYTES_MAX};
+use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::LinkIx;
 use crate::walk;
 use command::Command;
+use engine::limits::SPARE_BUFFER_BYTES_MAX;
 use resp::Request;
 use resp::request::Span;
 use topology::{ShardId, Topology};

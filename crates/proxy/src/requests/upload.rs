@@ -5,12 +5,13 @@
 //! all of it. If the client goes away half-way, the connection is closed, and the node drops what it had: half a
 //! request is never carried out.
 
-use crate::core::{Asked, Core};
+use crate::core::Core;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session};
 use crate::link::LinkIx;
-use crate::link::Purpose;
-use crate::link::pinned::Pinning;
-use crate::redirect::Kept;
-use crate::session::{Mute, Owed, Phase, Session};
+use crate::link::kept::Kept;
+use crate::session::pinning::Pinning;
+use crate::session::{Mute, Phase};
 use command::{Carry, Number, Resolved};
 use resp::Request;
 use resp::request::{Scanner, Span};
@@ -46,35 +47,35 @@ impl Core {
     /// The request that begins `bytes` will be large: passes on what is there of it, if that can be done now. Returns
     /// how many bytes were used; 0 if it is to be called again with more, or never.
     pub(crate) fn begin_upload(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
-        if session.holds_request {
+        if session.input.holds_request {
             return 0;
         }
         // What a node may decline must be all there, to be sent to another.
-        let target = self.upload_target(session, bytes).filter(|_| !self.keeps.is_kept());
+        let target = self.upload_target(session, bytes).filter(|_| !self.engine.keeps.is_kept());
         let Some((shard, number)) = target else {
             // It is read on when it may have connections of its own: few such requests are held at once.
-            session.holds_request = self.pin(session);
+            session.input.holds_request = self.pin(session);
             return 0;
         };
         if !self.pin(session) {
             return 0;
         }
         let Some(id) = session.pinning.id() else { return 0 };
-        session.scanner = Scanner::default();
+        session.input.scanner = Scanner::default();
         session.pinning = Pinning::Busy(id);
         self.note_own_writes(session);
-        session.last = number;
-        self.asking = number;
-        self.tally.count_call(number);
-        self.counters.requests += 1;
+        session.features.last = number;
+        self.engine.asking = number;
+        self.stats.tally.count_call(number);
+        self.stats.counters.requests += 1;
         let ix = match self.pinned_node(id, session.profile, shard, None) {
             Ok(ix) => {
-                let place = session.reserve(Owed::Node);
-                let start = self.links[ix].end();
+                let place = session.replies.reserve(Owed::Node);
+                let start = self.engine.links[ix].end();
                 let asked =
-                    Asked { conn: session.conn, place, part: 0, purpose: Purpose::Client, kept: Kept::NO };
-                self.push_ticket(ix, start, asked);
-                self.set_deadline(ix, Instant::NEVER);
+                    Asked { conn: session.conn, place, part: 0, owner: Owner::Client, kept: Kept::NO };
+                self.engine.push_ticket(ix, start, asked);
+                self.engine.set_deadline(ix, Instant::NEVER);
                 Some(ix)
             }
             Err(lost) => {
@@ -89,14 +90,15 @@ impl Core {
 
     /// The shard that the request belongs to, if its beginning tells, and its command.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        let is_usual =
-            session.mute == Mute::No && !session.login.is_missing() && session.subscribed.is_none();
-        if !is_usual || session.transaction.is_some() || self.monitor.is_on {
+        let is_usual = session.mute == Mute::No
+            && !session.features.login.is_missing()
+            && session.features.subscribed.is_none();
+        if !is_usual || session.features.transaction.is_some() || self.monitor.is_on {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
         // What is unfinished was scanned without an error before.
-        scanner.scan(bytes, &self.limits.request, &mut args, &mut inline).ok()?;
+        scanner.scan(bytes, &self.engine.limits.request, &mut args, &mut inline).ok()?;
         let (known, all) = (args.len(), scanner.args_announced());
         if known == 0 || all > ARGS_MAX {
             return None;
@@ -108,10 +110,10 @@ impl Core {
         let position = command.single_key().filter(|&position| position < known)?;
         let key = request.arg(position);
         // What has not come yet may say that the key is read or written as well.
-        if session.login.is_checked() && !session.login.permits_any(number, key) {
+        if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {
             return None;
         }
-        let shard = self.topology.shard_of(key);
+        let shard = self.engine.topology.shard_of(key);
         matches!(command.carry, Carry::Shard).then_some((shard, number))
     }
 
@@ -122,7 +124,7 @@ impl Core {
             return 0;
         };
         let ix = *ix;
-        let passed = match scanner.pass(bytes, &self.limits.request) {
+        let passed = match scanner.pass(bytes, &self.engine.limits.request) {
             Ok(passed) => passed,
             Err(error) => {
                 self.refuse_bytes(session, error);
@@ -131,10 +133,10 @@ impl Core {
             }
         };
         if let Some(ix) = ix {
-            self.links[ix].append(&bytes[..passed.len], &mut self.pool);
-            self.list_link(ix);
+            self.engine.links[ix].append(&bytes[..passed.len], &mut self.engine.pool);
+            self.engine.list_link(ix);
         }
-        session.request_began = Some(self.now);
+        session.input.began = Some(self.engine.now);
         if passed.complete {
             self.end_upload(session, id, ix);
         }
@@ -143,31 +145,31 @@ impl Core {
 
     /// The request is whole.
     fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<LinkIx>) {
-        session.request_began = None;
+        session.input.began = None;
         if let Some(pin) = self.pins.get_mut(id) {
             pin.upload = None;
         }
         if let Some(node) = node {
-            self.set_deadline(node, self.now + self.limits.transfer_timeout);
+            self.engine.set_deadline(node, self.engine.now + self.engine.limits.transfer_timeout);
         }
-        if !session.is_pending() {
+        if !session.replies.is_pending() {
             self.handle_quiet(session);
         }
     }
 
     /// Whether bytes of the session may come now: as requests, or as a part of a large one whose node takes it.
     pub(crate) fn may_receive(&self, session: &Session) -> bool {
-        if session.may_read(&self.limits) {
-            return !self.memory.is_full();
+        if session.may_read(&self.engine.limits) {
+            return !self.engine.memory.is_full();
         }
         if session.is_blocked() {
             // Its end must be seen when it comes. If that has come, what is left of its requests still holds it here.
             let may_end = session.phase == Phase::Open;
-            return may_end && session.input.len() < self.limits.waiting_input_bytes_max;
+            return may_end && session.input.bytes.len() < self.engine.limits.waiting_input_bytes_max;
         }
         let Pinning::Busy(id) = session.pinning else { return false };
         let Some(upload) = self.pins.get(id).and_then(|pin| pin.upload.as_ref()) else { return false };
-        upload.link.is_none_or(|ix| self.links[ix].queued_bytes() < self.limits.relay_bytes_max)
+        upload.link.is_none_or(|ix| self.engine.links[ix].queued_bytes() < self.engine.limits.relay_bytes_max)
     }
 
     /// Whether the session is in the middle of a large request.

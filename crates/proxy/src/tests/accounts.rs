@@ -1,5 +1,6 @@
 //! What is counted as held for a client ends when it is not held any more. (Each step of all transcripts checks the accounts.)
 
+use crate::EngineLimits;
 use crate::Limits;
 use crate::testing::Rig;
 
@@ -12,7 +13,13 @@ fn muted_behind_busy(rig: &mut Rig, mute: &str) -> String {
 #[test]
 fn a_muted_reply_that_comes_early_is_held_by_nobody() {
     for mute in ["skip", "off"] {
-        let mut rig = Rig::ready_with(2, Limits { pending_bytes_max: 64 << 10, ..Limits::default() });
+        let mut rig = Rig::ready_with(
+            2,
+            Limits {
+                engine: EngineLimits { pending_bytes_max: 64 << 10, ..EngineLimits::default() },
+                ..Limits::default()
+            },
+        );
         let client = rig.client();
         let requests = muted_behind_busy(&mut rig, mute);
         let value = "x".repeat(50_000);

@@ -1,5 +1,6 @@
 //! Transcripts of what clients ask about the proxy and each other. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::testing::{Rig, deliver_mail};
 use crate::{Board, Event, Limits, Settings};
 use std::sync::Arc;
@@ -307,7 +308,10 @@ fn who_hears_nothing_can_leave() {
 
 #[test]
 fn who_hears_nothing_is_not_told_why_he_is_closed() {
-    let limits = Limits { request_bytes_max: 100, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { request_bytes_max: 100, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     for (muted, bytes) in
         [("off", "*1|:4|"), ("skip", "*1|:4|"), ("off", &format!("*1|$200|{}", "x".repeat(150)))]
     {

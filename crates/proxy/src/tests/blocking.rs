@@ -1,5 +1,6 @@
 //! Transcripts of commands that wait. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::cross_slot::Remedy;
 use crate::testing::{Rig, crossed, deliver_mail};
 use crate::{ConnId, Event, Limits};
@@ -91,7 +92,13 @@ fn client_leaving_while_blocked_closes_its_link_at_once() {
 #[test]
 fn who_had_ended_before_his_wait_began_does_not_wait() {
     // So small that every reply of a new client is expected to be large, and one client at a time may have one.
-    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, pinned_clients_max: 1, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { large_bytes: 20, pinned_clients_max: 1, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let (other, client) = (rig.client(), rig.client());
     rig.client_sends(other, "get a|");
     let pinned = rig.pinned_now();
@@ -120,7 +127,13 @@ fn half_closed_blocked_client_gets_earlier_replies() {
 
 #[test]
 fn what_is_sent_behind_a_wait_is_bounded() {
-    let mut rig = Rig::ready_with(1, Limits { waiting_input_bytes_max: 10, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { waiting_input_bytes_max: 10, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let client = rig.client();
     let held = waiting(&mut rig, client);
     rig.client_sends(client, "get a|get a|");
@@ -300,7 +313,13 @@ fn client_list_and_kill_know_who_waits() {
 
 #[test]
 fn a_large_reply_to_a_wait_is_held_until_it_is_whole() {
-    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { large_bytes: 20, relay_bytes_max: 30, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let client = rig.client();
     rig.client_sends(client, "ping|");
     rig.taken(client);

@@ -2,8 +2,9 @@
 //!
 //! Payloads are made and read by a [`Scratch`], as a node would.
 
+use crate::EngineLimits;
 use crate::cross_slot::Remedy;
-use crate::link::Ticket;
+use crate::features::Ticket;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use command::Evaluator;
@@ -550,7 +551,11 @@ fn a_value_that_turns_out_huge_is_passed_over_as_it_comes() {
 
 #[test]
 fn many_at_once_do_not_take_more_memory_than_there_is() {
-    let limits = Limits { memory_bytes_max: 10_000, cross_shard_bytes_max: 4_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 10_000, ..EngineLimits::default() },
+        cross_shard_bytes_max: 4_000,
+        ..Limits::default()
+    };
     let mut rig = rig_with(2, limits);
     let (one, two, a, b) = (rig.client(), rig.client(), rig.key(0), rig.key(1));
     for client in [one, two] {
@@ -701,7 +706,7 @@ mod moves {
         for source in [&rig.key(0), "{tag}0", "a}0", "{}}0", ""] {
             let (client, target) = (rig.client(), "{elsewhere}");
             rig.client_sends(client, &format!("lmove \"{source}\" {target} right left|"));
-            let division = |rig: &Rig, key: &[u8]| rig.proxy.core.topology.division_of(key);
+            let division = |rig: &Rig, key: &[u8]| rig.proxy.core.engine.topology.division_of(key);
             let (at, to) = (division(&rig, source.as_bytes()), division(&rig, target.as_bytes()));
             rig.node_sends(to.1.0, if at.1 == to.1 { "" } else { "+none|" });
             rig.node_sends(at.1.0, if at.1 == to.1 { "+list|+none|" } else { "+list|" });

@@ -1,12 +1,16 @@
 //! Large transfers, event by event, with limits so small that a dozen bytes are large.
 
+use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{CloseReason, Event, Limits, Notice};
 use std::time::Duration;
 
 /// Twenty bytes are large.
 fn small() -> Limits {
-    Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() }
+    Limits {
+        engine: EngineLimits { large_bytes: 20, relay_bytes_max: 30, ..EngineLimits::default() },
+        ..Limits::default()
+    }
 }
 
 /// Over `shards` shards, with a client whose last replies were small.
@@ -158,7 +162,8 @@ fn large_part_of_a_failed_reply_is_not_refetched() {
 
 #[test]
 fn queued_refetch_of_a_failed_reply_is_dropped() {
-    let (mut rig, client) = rig(2, Limits { pinned_clients_max: 1, ..small() });
+    let (mut rig, client) =
+        rig(2, Limits { engine: EngineLimits { pinned_clients_max: 1, ..small().engine }, ..small() });
     let other = small_client(&mut rig);
     let (a, b) = (rig.key(0), rig.key(1));
     let value = "0123456789".repeat(4);
@@ -293,7 +298,8 @@ fn half_a_large_request_never_runs() {
 
 #[test]
 fn permits_are_given_in_turn() {
-    let (mut rig, one) = rig(1, Limits { pinned_clients_max: 1, ..small() });
+    let (mut rig, one) =
+        rig(1, Limits { engine: EngineLimits { pinned_clients_max: 1, ..small().engine }, ..small() });
     let two = small_client(&mut rig);
     rig.client_sends(one, "*3|$3|set|$1|x|$30|0123456789");
     let conn = rig.pinned_now();
@@ -309,7 +315,7 @@ fn permits_are_given_in_turn() {
 
 /// More than a hundred bytes to come clog a shared connection.
 fn clogging() -> Limits {
-    Limits { pass_over_bytes_max: 100, ..small() }
+    Limits { engine: EngineLimits { pass_over_bytes_max: 100, ..small().engine }, ..small() }
 }
 
 #[test]
@@ -367,7 +373,8 @@ fn reads_behind_a_large_reply_are_retried_elsewhere() {
 
 #[test]
 fn unwanted_large_reply_is_cut_short() {
-    let (mut rig, client) = rig(1, Limits { pinned_clients_max: 1, ..clogging() });
+    let (mut rig, client) =
+        rig(1, Limits { engine: EngineLimits { pinned_clients_max: 1, ..clogging().engine }, ..clogging() });
     let other = small_client(&mut rig);
     // The only permit is another's.
     rig.client_sends(other, "*3|$3|set|$1|y|$60|0123456789");
@@ -456,7 +463,13 @@ fn nobody_who_reads_waits_behind_a_large_reply_to_a_write() {
 
 #[test]
 fn a_permit_that_is_not_used_is_the_next_clients_at_once() {
-    let mut rig = Rig::ready_with(1, Limits { pinned_clients_max: 1, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { pinned_clients_max: 1, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let (first, next) = (rig.client(), rig.client());
     let long = format!("$70000|{}|", "x".repeat(70_000));
     rig.client_sends(first, &format!("get a|*2|$4|echo|{long}"));
@@ -488,7 +501,10 @@ fn skipped_reply_on_a_lost_link_is_retried_at_once() {
 
 #[test]
 fn full_memory_pauses_reads_and_closes_stuck_clients() {
-    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let (slow, other) = (rig.client(), rig.client());
     let value = "v".repeat(60_000);
@@ -511,7 +527,10 @@ fn full_memory_pauses_reads_and_closes_stuck_clients() {
 
 #[test]
 fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
-    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let (slow, other) = (rig.client(), rig.client());
     rig.stick(slow);
@@ -535,7 +554,10 @@ fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
 
 #[test]
 fn mget_is_charged_with_the_memory_that_it_holds() {
-    let limits = Limits { memory_bytes_max: 400_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(2, limits);
     let clients: Vec<_> = (0..20).map(|_| rig.client()).collect();
     // Each has a key on either node; the first node answers each with a few bytes.
@@ -565,7 +587,14 @@ fn mget_is_charged_with_the_memory_that_it_holds() {
 /// A node that takes no bytes is not asked for the next write: what is queued for it meanwhile has to be counted without one.
 #[test]
 fn what_waits_for_a_node_that_takes_nothing_is_counted() {
-    let limits = Limits { memory_bytes_max: 400_000, link_output_bytes_max: 400_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits {
+            memory_bytes_max: 400_000,
+            link_output_bytes_max: 400_000,
+            ..EngineLimits::default()
+        },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let node = rig.node(0);
     rig.stick(node);

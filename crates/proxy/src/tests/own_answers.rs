@@ -1,6 +1,7 @@
 //! Transcripts of long answers of the proxy's own: they are made as their clients read, and no client waits for all of
 //! another's. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::testing::{Rig, deliver_mail};
 use crate::{Action, ConnId, Event, Limits};
 use stdx::Instant;
@@ -39,7 +40,7 @@ fn sent_in_a_turn(rig: &mut Rig, to: ConnId) -> usize {
 #[test]
 fn answers_within_exec_are_made_as_their_client_reads() {
     let limits = Limits::default();
-    let room = limits.relay_bytes_max + answer_bytes();
+    let room = limits.engine.relay_bytes_max + answer_bytes();
     let mut rig = Rig::ready(1);
     let client = executed(&mut rig, 40);
     assert!(rig.proxy.held_bytes() < room + 8192, "{}", rig.proxy.held_bytes());
@@ -55,13 +56,13 @@ fn answers_within_exec_are_made_as_their_client_reads() {
         format!("+OK|{}*41|+OK|{}", "+QUEUED|".repeat(41), rig.taken(client).repeat(40))
     };
     assert!(replies == expected, "{} bytes and not {}", replies.len(), expected.len());
-    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.mixtures.len()), (0, 0));
+    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.tasks.mixtures.len()), (0, 0));
 }
 
 #[test]
 fn a_client_gets_no_more_than_its_share_of_a_turn() {
     let limits = Limits::default();
-    let room = limits.relay_bytes_max + answer_bytes();
+    let room = limits.engine.relay_bytes_max + answer_bytes();
     let mut rig = Rig::ready(1);
     let client = executed(&mut rig, 40);
     rig.proxy.handle_event(Event::Writable { conn: client }, rig.now);
@@ -81,7 +82,7 @@ fn a_client_gets_no_more_than_its_share_of_a_turn() {
     // The same without a transaction.
     let requests = "command\r\n".repeat(40);
     rig.proxy.handle_event(Event::Received { conn: client, bytes: requests.as_bytes() }, rig.now);
-    let room = limits.pending_bytes_max + answer_bytes();
+    let room = limits.engine.pending_bytes_max + answer_bytes();
     let sent = sent_in_a_turn(&mut rig, client);
     assert!(sent <= room, "{sent}");
     assert!(rig.proxy.has_postponed(), "the rest comes in the next turn");
@@ -92,7 +93,7 @@ fn a_client_that_leaves_leaves_no_answers() {
     let mut rig = Rig::ready(1);
     let client = executed(&mut rig, 40);
     rig.event(Event::Closed { conn: client, reason: "gone" });
-    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.mixtures.len()), (0, 0));
+    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.tasks.mixtures.len()), (0, 0));
 }
 
 #[test]
@@ -160,7 +161,10 @@ fn one_list_of_clients_is_made_at_a_time() {
 
 #[test]
 fn a_list_of_clients_waits_for_memory() {
-    let limits = Limits { memory_bytes_max: 300_000, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 300_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let full = rig.client();
     rig.stick(full);

@@ -423,7 +423,7 @@ fn one_client_at_a_time_says_to_a_node_who_it_is() {
     assert_eq!((rig.taken(eve).as_str(), rig.taken(ann).as_str()), (WRONG, ""));
     assert_eq!(rig.taken(door), "*3|$4|AUTH|$3|ann|$1|a|");
     // Who is answered nothing is no reason to give its reply to another.
-    let timeout = rig.proxy.core.limits.request_timeout;
+    let timeout = rig.proxy.core.engine.limits.request_timeout;
     rig.pass(timeout / 2);
     rig.client_sends(bob, "auth bob b|");
     assert_eq!(rig.taken(door), "");
@@ -452,7 +452,7 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     assert_eq!(rig.taken(door), BOB);
     rig.event(Event::Closed { conn: client, reason: "reset" });
     rig.sends(door, "+OK|");
-    assert_eq!(rig.proxy.core.passing.attempts.len(), 0);
+    assert_eq!(rig.proxy.core.logins.passing.attempts.len(), 0);
     assert_eq!(rig.proxy.core.profiles.identities.len(), 0);
 }
 

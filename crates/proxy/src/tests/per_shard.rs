@@ -47,7 +47,7 @@ fn watch(rig: &mut Rig, client: ConnId, key: &str) -> ConnId {
 /// Nothing is left of transactions and their connections.
 fn assert_idle(rig: &Rig) {
     let core = &rig.proxy.core;
-    assert_eq!((core.executions.len(), core.replays.len(), core.mixtures.len()), (0, 0, 0));
+    assert_eq!((core.tasks.executions.len(), core.tasks.replays.len(), core.tasks.mixtures.len()), (0, 0, 0));
     assert_eq!((rig.proxy.conns_held(), rig.proxy.held_bytes()), (0, 0));
 }
 

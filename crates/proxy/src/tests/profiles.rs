@@ -1,5 +1,6 @@
 //! Profiles, event by event: databases and versions of the protocol on connections of their own.
 
+use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{ConnId, Limits, Notice};
 use std::time::Duration;
@@ -130,9 +131,9 @@ fn a_profile_that_nobody_is_in_is_closed_after_a_while() {
     assert!((0..4).all(|_| stays_for(&mut rig, 1)), "it may come back");
     assert!(!(0..2).all(|_| stays_for(&mut rig, 1)));
     // The place that it had is used again.
-    let connections = rig.proxy.core.links.iter().len();
+    let connections = rig.proxy.core.engine.links.iter().len();
     in_database_3(&mut rig);
-    assert_eq!(rig.proxy.core.links.iter().len(), connections);
+    assert_eq!(rig.proxy.core.engine.links.iter().len(), connections);
 }
 
 #[test]
@@ -186,7 +187,13 @@ fn a_scan_and_a_script_keep_to_the_profile() {
 
 #[test]
 fn large_reply_is_refetched_in_its_profile() {
-    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { large_bytes: 20, relay_bytes_max: 30, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     // A new client's replies are expected to be as large as most are: the first ones come over a connection of its own.
     // That is free again when the profile needs one to share, and is taken for it.
     let (client, conn) = in_database_3(&mut rig);
@@ -319,7 +326,10 @@ fn a_large_push_is_not_taken_for_a_large_reply() {
     rig.node_sends(0, ">1|$100000|x");
     assert_eq!(rig.taken(client), lost);
     // The same on a connection of the client's own.
-    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits { engine: EngineLimits { large_bytes: 20, ..EngineLimits::default() }, ..Limits::default() },
+    );
     let client = rig.client();
     rig.client_sends(client, "get x|");
     let pinned = rig.bring_up_pinned(0);

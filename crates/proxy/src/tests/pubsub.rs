@@ -1,5 +1,6 @@
 //! Transcripts of publish and subscribe. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::link::profiles::Profile;
 use crate::testing::{Rig, deliver_mail};
 use crate::{CloseReason, ConnId, Event, Limits, Notice};
@@ -423,7 +424,10 @@ fn a_subscriber_above_the_soft_limit_has_its_time() {
 
 #[test]
 fn subscribers_that_take_nothing_do_not_stop_others() {
-    let limits = Limits { memory_bytes_max: 1 << 20, ..Limits::default() };
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 1 << 20, ..EngineLimits::default() },
+        ..Limits::default()
+    };
     let mut rig = Rig::ready_with(1, limits);
     let (slow, source) = subscribed(&mut rig, 0, "a");
     let other = rig.client();

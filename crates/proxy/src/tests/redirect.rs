@@ -29,7 +29,7 @@ fn ask(slot: u32, node: u32) -> String {
 }
 
 pub(super) fn slot_of(rig: &Rig, key: &str) -> u32 {
-    rig.proxy.core.topology.division_of(key.as_bytes()).0
+    rig.proxy.core.engine.topology.division_of(key.as_bytes()).0
 }
 
 /// A client and a key on shard 0, with its slot.
@@ -141,7 +141,7 @@ fn moved_after_a_whole_timeout_still_waits_for_the_map() {
     // A slow node that is not silent: the reply ahead comes in pieces.
     rig.node_sends(0, "$3000|");
     for _ in 0..3 {
-        rig.pass(rig.proxy.core.limits.request_timeout / 2);
+        rig.pass(rig.proxy.core.engine.limits.request_timeout / 2);
         rig.node_sends(0, &"x".repeat(1000));
     }
     rig.node_sends(0, &format!("|{}", moved(slot, 5)));
@@ -163,7 +163,7 @@ fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|"));
     rig.node_sends(0, &moved(slot, 5));
-    let timeout = rig.proxy.core.limits.request_timeout;
+    let timeout = rig.proxy.core.engine.limits.request_timeout;
     rig.pass(timeout - Duration::from_millis(1));
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(2));
@@ -250,7 +250,7 @@ fn what_cannot_be_had_for_a_moment_is_tried_again() {
 fn what_cannot_be_had_for_long_is_refused_in_time() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
-    let timeout = rig.proxy.core.limits.request_timeout;
+    let timeout = rig.proxy.core.engine.limits.request_timeout;
     rig.client_sends(client, &format!("incr {key}|"));
     let asked_at = rig.now;
     while rig.taken(client).is_empty() {
@@ -430,7 +430,7 @@ fn a_transaction_is_sent_whole_where_its_slot_is() {
     assert_eq!(rig.node_got(0), whole);
     rig.node_sends(0, "+OK|+QUEUED|*1|:1|");
     assert_eq!(rig.taken(client), "+OK|+QUEUED|*1|:1|$1|0|");
-    assert_eq!((rig.proxy.core.replays.len(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.core.tasks.replays.len(), rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_transaction_that_fails_by_itself_is_not_sent_again() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.node_sends(0, &format!("+OK|-OOM command not allowed|{abort}"));
     assert_eq!((rig.taken(client), rig.node_got(0)), (format!("+OK|+QUEUED|{abort}"), String::new()));
-    assert_eq!(rig.proxy.core.replays.len(), 0);
+    assert_eq!(rig.proxy.core.tasks.replays.len(), 0);
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn watched_keys_follow_their_slot_and_change_if_it_moves() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.sends(held, &format!("+OK|{}{abort}", moved(slot, 0)));
     assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
-    assert_eq!((rig.proxy.core.replays.len(), rig.proxy.conns_held()), (0, 0));
+    assert_eq!((rig.proxy.core.tasks.replays.len(), rig.proxy.conns_held()), (0, 0));
 }
 
 #[test]
@@ -583,7 +583,7 @@ fn a_script_is_loaded_where_it_was_missed_behind_a_redirect() {
     assert_eq!(rig.node_got(1), format!("{loads}{ASKING}{runs}"));
     rig.node_sends(1, &format!("$40|{sha}|+OK|$2|hi|"));
     assert_eq!(rig.taken(client), "$2|hi|");
-    assert_eq!(rig.proxy.core.repeats.len(), 0);
+    assert_eq!(rig.proxy.core.tasks.repeats.len(), 0);
 }
 
 #[test]
@@ -702,7 +702,7 @@ fn a_client_that_leaves_takes_what_is_parked_along() {
     rig.node_sends(0, &format!("+OK|+QUEUED|{}", moved(slot, 5)));
     rig.event(crate::Event::Closed { conn: client, reason: "gone" });
     rig.pass(Duration::from_secs(60));
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.replays.len()), (0, 0));
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.tasks.replays.len()), (0, 0));
     assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
 }
 
@@ -807,7 +807,7 @@ fn subscriber_stays_when_its_primary_becomes_a_replica() {
     rig.sends(source, &changed("ssubscribe", &elsewhere));
     rig.taken(other);
     // A node that has lost its last slot follows, by itself, the one that has got it.
-    let present = rig.proxy.core.topology.clone();
+    let present = rig.proxy.core.engine.topology.clone();
     let node = |port| NodeSpec::tcp("127.0.0.1", port);
     let (primary, replicas, slots) = (Some(node(7001)), vec![node(7000)], vec![0..=16383]);
     let map = ShardSpec { name: "s1".to_owned(), primary, replicas, slots };

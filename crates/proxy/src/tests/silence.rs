@@ -1,5 +1,6 @@
 //! Transcripts of nodes that take their time: what counts as silence, and what does not. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;
@@ -121,7 +122,13 @@ fn what_a_node_took_nothing_of_was_not_sent() {
 
 #[test]
 fn a_node_that_stops_taking_a_bulk_request_is_given_up() {
-    let mut rig = Rig::ready_with(1, Limits { relay_bytes_max: 10, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { relay_bytes_max: 10, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let client = rig.client();
     rig.client_sends(client, "*3|$3|set|$1|a|$100000|x");
     let pinned = rig.bring_up_pinned(0);

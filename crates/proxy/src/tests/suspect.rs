@@ -1,5 +1,6 @@
 //! Connections that end or fall silent while their node is there, event by event.
 
+use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{ConnId, Event, Limits, Notice};
 use std::time::Duration;
@@ -52,7 +53,10 @@ fn a_read_whose_connection_ends_is_asked_again_on_the_next() {
 
 #[test]
 fn a_read_is_asked_again_once() {
-    let mut rig = rig_with(Limits { request_timeout: Duration::from_secs(10), ..Limits::default() });
+    let mut rig = rig_with(Limits {
+        engine: EngineLimits { request_timeout: Duration::from_secs(10), ..EngineLimits::default() },
+        ..Limits::default()
+    });
     let client = rig.client();
     rig.client_sends(client, "get a|");
     end(&mut rig);

@@ -1,5 +1,6 @@
 //! Transcripts of transactions. `|` stands for CR LF.
 
+use crate::EngineLimits;
 use crate::cross_slot::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
@@ -261,7 +262,13 @@ fn a_script_that_a_transaction_names_is_brought_along_before_it() {
 
 #[test]
 fn a_large_reply_of_a_transaction_is_held_until_it_is_whole() {
-    let mut rig = Rig::ready_with(1, Limits { large_bytes: 20, relay_bytes_max: 30, ..Limits::default() });
+    let mut rig = Rig::ready_with(
+        1,
+        Limits {
+            engine: EngineLimits { large_bytes: 20, relay_bytes_max: 30, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let client = rig.client();
     rig.client_sends(client, "multi|get a|");
     rig.client_sends(client, "exec|");

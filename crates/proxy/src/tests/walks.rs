@@ -2,6 +2,7 @@
 
 use super::large::small_client;
 use super::redirect::{moved, request, slot_of};
+use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::walk;
 use crate::{ConnId, Limits};
@@ -78,7 +79,13 @@ fn a_get_that_moved_goes_the_way_that_is_drawn() {
 
 #[test]
 fn a_large_get_goes_the_way_that_is_drawn() {
-    let (mut rig, client) = warm(1, Limits { large_bytes: 100, relay_bytes_max: 150, ..Limits::default() });
+    let (mut rig, client) = warm(
+        1,
+        Limits {
+            engine: EngineLimits { large_bytes: 100, relay_bytes_max: 150, ..EngineLimits::default() },
+            ..Limits::default()
+        },
+    );
     let walked = walk::record(|| {
         rig.client_sends(client, "*2|$3|get|$1|k|");
         rig.node_sends(0, &format!("$200|{}", "0".repeat(50)));

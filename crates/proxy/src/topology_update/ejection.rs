@@ -174,7 +174,7 @@ fn place_after(time: Duration, step: Duration, since: Instant) -> Place {
 impl Proxy {
     /// Keys go to whoever is to have them by now.
     pub(crate) fn remap(&mut self) {
-        let before = Arc::clone(&self.core.topology);
+        let before = Arc::clone(&self.core.engine.topology);
         let Some(ejection) = self.core.ejection.as_mut().filter(|ejection| ejection.has_changed) else {
             return;
         };
@@ -188,10 +188,10 @@ impl Proxy {
         let (out, returning): (Vec<String>, Vec<String>) = names(&topology);
         // A step of who returns is no news.
         if names(&before) != (out.clone(), returning.clone()) {
-            self.core.counters.remaps += 1;
+            self.core.stats.counters.remaps += 1;
             self.core.notice(Notice::Remapped { out, returning });
         }
-        self.handle_topology(topology, self.core.now);
+        self.handle_topology(topology, self.core.engine.now);
     }
 }
 

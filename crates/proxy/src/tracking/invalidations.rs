@@ -15,19 +15,21 @@
 //! [`crate::tracking::noloop`].
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::{self, Lost};
+use crate::features::Asked;
+use crate::features::{Owed, Session, TaskId};
+use crate::features::{Owner, SessionFeatures, TaskKind};
 use crate::link::LinkIx;
-use crate::link::Purpose;
+use crate::link::kept::Kept;
 use crate::link::profiles::Profile;
 use crate::local::inquiry::{Gathered, Question};
-use crate::memory::Charge;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use crate::tracking::noloop::Check;
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, ClientTask, Command, Flags, Local, Number, Transaction as Act};
+use engine::memory::Charge;
 use resp::reply::{as_bulk, elements};
 use resp::{Request, encode};
 use std::collections::BTreeSet;
@@ -120,18 +122,18 @@ impl Invalidations {
 impl Core {
     /// CLIENT TRACKING.
     pub(crate) fn track(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        match Wish::parse(request, session.tracking(), self.limits.prefix_bytes_max) {
+        match Wish::parse(request, session.features.tracking(), self.limits.prefix_bytes_max) {
             Err(text) => encode::error(reply, &text),
             Ok(Wish::Off) => {
                 self.end_tracking(session);
                 encode::simple(reply, b"OK");
             }
             Ok(Wish::On { redirect: None, tracking }) => {
-                let place = session.next_place();
+                let place = session.replies.next_place();
                 match self.begin_tracking(session, place, self.counted(tracking)) {
                     Err(lost) => self.refuse(session, &lost.text()),
                     Ok(()) => {
-                        session.reserve(Owed::Subscription);
+                        session.replies.reserve(Owed::Task(TaskId::Subscription));
                         session.hold.add(Reason::Order);
                     }
                 }
@@ -148,7 +150,7 @@ impl Core {
 
     /// `tracking`, which counts as held from now on.
     fn counted(&self, tracking: Tracking) -> Box<Tracking> {
-        let charge = self.memory.charge(tracking.held_bytes());
+        let charge = self.engine.memory.charge(tracking.held_bytes());
         Box::new(Tracking { charge, ..tracking })
     }
 
@@ -167,7 +169,7 @@ impl Core {
             None => Err(tracking::NO_REDIRECT.to_owned()),
         };
         match begun {
-            Ok(()) => session.expect(place, Owed::Subscription),
+            Ok(()) => session.replies.expect(place, Owed::Task(TaskId::Subscription)),
             Err(text) => {
                 errors::write(reply, &text);
                 self.lift_barrier_of_tracking(session);
@@ -180,13 +182,13 @@ impl Core {
     /// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
     fn lift_barrier_of_tracking(&mut self, session: &mut Session) {
         session.hold.remove(Reason::Order);
-        self.clients_to_resume.push(session.conn);
+        self.engine.todo.clients_to_resume.push(session.conn);
     }
 
     /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
     /// was of changes that it need not know of. What is behind is not read until then.
     fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Box<Tracking>) -> Result<(), Lost> {
-        let shards: Vec<ShardId> = self.topology.all_shards().collect();
+        let shards: Vec<ShardId> = self.engine.topology.all_shards().collect();
         for &shard in &shards {
             self.admit(shard)?;
         }
@@ -202,8 +204,9 @@ impl Core {
     fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
         let ix = self.source_of_changes(shard);
         // Who waits takes the place of a client.
-        let asked = Asked { conn: id, place: 0, part: shard.0, purpose: Purpose::Track, kept: Kept::NO };
-        self.enqueue_on(ix, TRACK, asked);
+        let asked =
+            Asked { conn: id, place: 0, part: shard.0, owner: Owner::Task(TaskKind::Track), kept: Kept::NO };
+        self.engine.enqueue_on(ix, TRACK, asked);
     }
 
     /// Clients wait for keys of `shards`: their nodes are to tell of changes. True if all do so already; else all clients
@@ -216,7 +219,7 @@ impl Core {
                 continue;
             }
             (all_tell, source.has_gap) = (false, true);
-            if source.link.is_none() && self.topology.shard(shard).primary.is_some() {
+            if source.link.is_none() && self.engine.topology.shard(shard).primary.is_some() {
                 self.ask_for_changes(shard, NOBODY);
             }
         }
@@ -225,12 +228,12 @@ impl Core {
 
     /// Whether anybody wants to know of changes.
     fn are_changes_wanted(&self) -> bool {
-        !self.invalidations.clients.is_empty() || !self.waits.is_empty()
+        !self.invalidations.clients.is_empty() || !self.tasks.waits.is_empty()
     }
 
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
     fn source_of_changes(&mut self, shard: ShardId) -> LinkIx {
-        let profile = self.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, self.now);
+        let profile = self.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, self.engine.now);
         let link = self.source_on(self.invalidations.sources[shard.0 as usize].link, profile, shard);
         self.invalidations.sources[shard.0 as usize].link = Some(link);
         link
@@ -241,9 +244,9 @@ impl Core {
         if !self.are_changes_wanted() {
             return;
         }
-        for shard in self.topology.all_shards().collect::<Vec<_>>() {
+        for shard in self.engine.topology.all_shards().collect::<Vec<_>>() {
             let source = &mut self.invalidations.sources[shard.0 as usize];
-            if source.link.is_none() && self.topology.shard(shard).primary.is_some() {
+            if source.link.is_none() && self.engine.topology.shard(shard).primary.is_some() {
                 // What has changed there so far nobody knows.
                 source.has_gap = true;
                 self.ask_for_changes(shard, NOBODY);
@@ -256,8 +259,11 @@ impl Core {
         let source = std::mem::take(&mut self.invalidations.sources[shard.0 as usize]);
         let Some(ix) = source.link else { return Vec::new() };
         self.pins.doomed.push(ix);
-        let tickets = self.links[ix].tickets();
-        tickets.filter(|ticket| ticket.purpose == Purpose::Track).map(|ticket| ticket.conn).collect()
+        let tickets = self.engine.links[ix].tickets();
+        tickets
+            .filter(|ticket| ticket.owner == Owner::Task(TaskKind::Track))
+            .map(|ticket| ticket.conn)
+            .collect()
     }
 
     /// The session tracks no more: it has said so, or is gone.
@@ -268,9 +274,9 @@ impl Core {
                 self.invalidations.waiting.remove(id);
             }
         }
-        if let Some(subscribed) = &mut session.subscribed {
+        if let Some(subscribed) = &mut session.features.subscribed {
             subscribed.tracking = None;
-            session.forget_if_silent();
+            session.features.forget_if_silent();
         }
         self.forget_tracker(session.conn);
     }
@@ -287,17 +293,18 @@ impl Core {
     }
 
     fn count_trackers(&mut self) {
-        self.counters.trackers = self.invalidations.clients.len() as u64;
+        self.stats.counters.trackers = self.invalidations.clients.len() as u64;
     }
 
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         self.note_keys(session, command, request);
-        session.tracking_mut().into_iter().for_each(Tracking::recount);
+        session.features.tracking_mut().into_iter().for_each(Tracking::recount);
     }
 
     fn note_keys(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
-        let Session { conn, profile, subscribed, transaction, .. } = session;
+        let Session { conn, profile, features: SessionFeatures { subscribed, transaction, .. }, .. } =
+            session;
         let tracking = subscribed.as_mut().and_then(|subscribed| subscribed.tracking.as_deref_mut());
         let Some(tracking) = tracking else { return };
         tracking.begin_request();
@@ -344,7 +351,7 @@ impl Core {
 
     /// CLIENT CACHING.
     pub(crate) fn set_caching(&mut self, session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
-        let tracking = session.tracking_mut();
+        let tracking = session.features.tracking_mut();
         match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
             Ok(()) => encode::simple(reply, b"OK"),
             Err(text) => errors::write(reply, text),
@@ -369,7 +376,7 @@ impl Proxy {
 
     /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
     pub(crate) fn follow_changes(&mut self) {
-        let topology = Arc::clone(&self.core.topology);
+        let topology = Arc::clone(&self.core.engine.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
         for (_, shard) in gone {
             for id in self.core.leave_source_of_changes(shard) {
@@ -383,7 +390,7 @@ impl Proxy {
     /// The connection over which changes of `shard` come is there.
     pub(crate) fn handle_changes_source(&mut self, shard: ShardId, ix: LinkIx) {
         // Made again: those who track have been answered long ago.
-        if self.core.links[ix].in_flight() == 0 {
+        if self.core.engine.links[ix].in_flight() == 0 {
             self.core.ask_for_changes(shard, NOBODY);
         }
     }
@@ -411,7 +418,7 @@ impl Proxy {
         let Some(waiting) = core.invalidations.waiting.remove(id) else { return };
         let Waiting { conn, place, tracking, .. } = waiting;
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            let tracks = &mut session.subscribed.get_or_insert_default().tracking;
+            let tracks = &mut session.features.subscribed.get_or_insert_default().tracking;
             let before = tracks.take();
             let now = tracks.insert(tracking);
             before.iter().for_each(|before| now.succeed(before));
@@ -425,10 +432,10 @@ impl Proxy {
     pub(crate) fn count_prefixes(&mut self) {
         let clients = self.core.invalidations.clients.iter();
         let prefixes = clients.filter_map(|&conn| match self.peers.get(conn) {
-            Some(Peer::Client(session)) => session.tracking().map(Tracking::prefixes),
+            Some(Peer::Client(session)) => session.features.tracking().map(Tracking::prefixes),
             _ => None,
         });
-        self.core.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
+        self.core.stats.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
     }
 
     /// The connection over which changes of `shard` come is gone.
@@ -437,11 +444,11 @@ impl Proxy {
         let source = &mut core.invalidations.sources[shard.0 as usize];
         let was_confirmed = std::mem::take(&mut source.is_confirmed);
         source.has_gap |= was_confirmed;
-        let name = core.shard_name(shard).to_owned();
+        let name = core.engine.shard_name(shard).to_owned();
         let error = errors::reply(&Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
         self.deny_trackers(&error);
         if was_confirmed {
-            self.core.counters.message_gaps += 1;
+            self.core.stats.counters.message_gaps += 1;
             self.forget_all();
         } else {
             self.end_waits_for(shard, reason);
@@ -460,10 +467,10 @@ impl Proxy {
                 continue;
             };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            if session.tracking().is_none() {
+            if session.features.tracking().is_none() {
                 self.core.forget_tracker(conn);
             }
-            self.core.counters.errors += 1;
+            self.core.stats.counters.errors += 1;
             self.core.lift_barrier_of_tracking(session);
             self.core.settle(session, place, error);
         }
@@ -480,12 +487,12 @@ impl Proxy {
     /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
     pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
         let Some(keys) = keys else { return self.handle_flush(shard) };
-        if !self.core.waits.is_empty() {
+        if !self.core.tasks.waits.is_empty() {
             keys.iter().for_each(|key| self.core.wake(key));
         }
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            let Some(tracking) = session.tracking_mut() else { continue };
+            let Some(tracking) = session.features.tracking_mut() else { continue };
             for wanted in tracking.wanted(&keys) {
                 let (own, others): (Vec<&[u8]>, Vec<&[u8]>) =
                     wanted.into_iter().partition(|key| self.is_own_write(conn, key));
@@ -509,14 +516,14 @@ impl Proxy {
     /// Whether the client, which has read something, is to be told of it: it may have gone over to broadcasts since.
     fn wants_what_it_read(&self, conn: ConnId) -> bool {
         let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
-        session.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
+        session.features.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
     }
 
     fn handle_flush(&mut self, shard: ShardId) {
         self.core.invalidations.readers.clear();
         for conn in self.core.invalidations.clients.clone() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            if session.tracking_mut().is_some_and(|tracking| tracking.note_flush(shard)) {
+            if session.features.tracking_mut().is_some_and(|tracking| tracking.note_flush(shard)) {
                 self.tell_changed(conn, None);
             }
         }
@@ -537,7 +544,7 @@ impl Proxy {
     /// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
     pub(crate) fn tell_changed(&mut self, conn: ConnId, keys: Option<&[&[u8]]>) {
         let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
-        let Some(tracking) = session.tracking() else { return };
+        let Some(tracking) = session.features.tracking() else { return };
         let mut changes = Vec::new();
         match keys {
             None => encode::null(&mut changes, session.resp3),
@@ -576,31 +583,31 @@ impl Proxy {
         let beginning: &[u8] = match () {
             () if !session.may_be_told() => return,
             () if session.resp3 => b">2\r\n$10\r\ninvalidate\r\n",
-            () if is_redirected && session.has_topics() => {
+            () if is_redirected && session.features.has_topics() => {
                 b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
             }
             () => return,
         };
         // A value that is still to come may be the one before the change.
-        session.push_behind(&[beginning, changes].concat(), &mut self.core.pool);
+        session.push_behind(&[beginning, changes].concat(), &mut self.core.engine.pool);
         self.after_push(conn, beginning.len() + changes.len());
     }
 
     /// Whom the client `conn` redirects to has gone.
     pub(crate) fn break_redirect(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let Some(tracking) = session.tracking_mut() else { return };
+        let Some(tracking) = session.features.tracking_mut() else { return };
         tracking.is_broken = true;
         let client = tracking.redirect.map_or(0, |redirect| redirect.client);
         if session.resp3 && session.may_be_told() {
             let text = format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{client}\r\n");
-            session.push_behind(text.as_bytes(), &mut self.core.pool);
+            session.push_behind(text.as_bytes(), &mut self.core.engine.pool);
             self.after_push(conn, text.len());
         }
     }
 }
 
-impl Session {
+impl SessionFeatures {
     /// The number of the client that is told instead: 0 if none is, -1 if it does not track.
     pub(crate) fn redirect_number(&self) -> i64 {
         tracking::redirect_number(self.tracking())

@@ -15,11 +15,11 @@
 //! database it is in.
 
 use crate::ConnId;
-use crate::core::Asked;
-use crate::link::Purpose;
-use crate::link::profiles::ProfileId;
+use crate::features::Asked;
+use crate::features::{Owner, TaskKind};
+use crate::link::ProfileId;
+use crate::link::kept::Kept;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::Kept;
 use crate::replies::Outcome;
 use crate::tracking::Mode;
 use command::Command;
@@ -136,26 +136,29 @@ impl Proxy {
     /// Whether the client may have written itself what `key` has now.
     pub(crate) fn is_own_write(&self, conn: ConnId, key: &[u8]) -> bool {
         let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
-        session.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
+        session.features.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
     }
 
     /// Looks whether `key`, on `shard`, has what the client has written. If not, it is told.
     pub(crate) fn check_own_write(&mut self, conn: ConnId, shard: ShardId, key: &[u8]) {
         let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
-        let Some(written) = session.tracking().and_then(|tracking| tracking.own.get(key)) else { return };
+        let Some(written) = session.features.tracking().and_then(|tracking| tracking.own.get(key)) else {
+            return;
+        };
         let core = &mut self.core;
         // Behind what the client has sent over the same connection.
         let Ok(ix) = core.shared_link(session.profile, shard) else {
             return self.tell_changed(conn, Some(&[key]));
         };
         let id = core.invalidations.checks.insert(Check { conn, key: key.into(), written });
-        let mut request = core.pool.take();
+        let mut request = core.engine.pool.take();
         // One byte more than it would have.
         let end = itoa::Buffer::new().format(written.len).to_owned();
         encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
-        let asked = Asked { conn: id, place: 0, part: 0, purpose: Purpose::Check, kept: Kept::NO };
-        core.enqueue_on(ix, &request, asked);
-        core.pool.give(request);
+        let asked =
+            Asked { conn: id, place: 0, part: 0, owner: Owner::Task(TaskKind::Check), kept: Kept::NO };
+        core.engine.enqueue_on(ix, &request, asked);
+        core.engine.pool.give(request);
     }
 
     /// The node has said what the key has, or nothing.
@@ -169,7 +172,7 @@ impl Proxy {
             return;
         }
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
-            && let Some(tracking) = session.tracking_mut()
+            && let Some(tracking) = session.features.tracking_mut()
         {
             // If it has written something else meanwhile, that counts.
             if tracking.own.get(&key) == Some(written) {

@@ -38,15 +38,17 @@
 //! counted as memory until the last one is there.
 
 use crate::ConnId;
-use crate::core::{Asked, Core};
+use crate::core::Core;
 use crate::errors::Lost;
+use crate::features::Asked;
+use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::link::LinkIx;
-use crate::link::profiles::ProfileId;
-use crate::link::{Purpose, Ticket};
+use crate::link::ProfileId;
+use crate::link::kept::Kept;
 use crate::proxy::{Peer, Proxy};
-use crate::redirect::{Aim, Kept};
+use crate::redirect::Aim;
 use crate::replies::Outcome;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use crate::transaction::divided::{PartRequests, Piece};
 use crate::transaction::results::{self, Answered, PartResult};
 use crate::transaction::{EXEC, Held, MULTI, Replay};
@@ -226,17 +228,17 @@ impl Core {
         watched: &[Watched],
         mixture: Option<Id>,
     ) {
-        self.counters.fragments += parts.len() as u64;
+        self.stats.counters.fragments += parts.len() as u64;
         let parts = self.parts(parts, watched);
         let mut order: Vec<u32> = (0..parts.len() as u32).collect();
         order.sort_by_key(|&part| parts[part as usize].step());
-        let id = self.executions.insert(Execution {
+        let id = self.tasks.executions.insert(Execution {
             conn: session.conn,
-            place: session.next_place(),
+            place: session.replies.next_place(),
             resp3: session.resp3,
             profile: session.profile,
-            command: self.asking,
-            asked_us: self.now_us,
+            command: self.engine.asking,
+            asked_us: self.engine.now_us,
             mixture,
             pieces,
             parts,
@@ -247,7 +249,7 @@ impl Core {
             result_bytes: 0,
             counted_bytes: 0,
         });
-        session.reserve(Owed::Execution(id));
+        session.replies.reserve(Owed::Task(TaskId::Execution(id)));
         session.hold.add(Reason::Order);
         // All that is sent first was admitted: none of it is answered at once.
         self.go_on_executing(id);
@@ -278,47 +280,53 @@ impl Core {
     /// A part as it is kept until it is answered.
     fn part(&mut self, part: PartRequests, watches_on: Option<LinkIx>) -> Part {
         let PartRequests { division, shard, requests, commands, is_waited_for, named } = part;
-        let aim = match self.topology.is_cluster() {
+        let aim = match self.engine.topology.is_cluster() {
             true => Aim::Slot(division as u16),
             false => Aim::Shard(shard),
         };
         let held = watches_on.map(|_| Held::Watched);
         let mut replay = Replay { requests, commands, named, aim, held, ..Replay::default() };
         let holds = replay.requests.capacity();
-        self.memory.recount(&mut replay.counted_bytes, holds);
-        let replay = self.replays.insert(replay);
+        self.engine.memory.recount(&mut replay.counted_bytes, holds);
+        let replay = self.tasks.replays.insert(replay);
         Part { shard, commands, is_waited_for, replay, watches_on, result: PartResult::Unsent }
     }
 
     /// Sends what is due. The execution, once all is answered.
     fn go_on_executing(&mut self, id: Id) -> Option<Execution> {
-        while self.executions.get(id)?.left == 0 {
-            match self.executions.get_mut(id)?.next() {
+        while self.tasks.executions.get(id)?.left == 0 {
+            match self.tasks.executions.get_mut(id)?.next() {
                 Next::Check(parts) => parts.into_iter().for_each(|part| self.ask_whether_changed(id, part)),
                 Next::Send(parts) => parts.into_iter().for_each(|part| self.send_part(id, part)),
                 Next::Reply => return self.end_execution(id),
             }
         }
-        let execution = self.executions.get_mut(id)?;
+        let execution = self.tasks.executions.get_mut(id)?;
         let holds = execution.held_bytes();
-        self.memory.recount(&mut execution.counted_bytes, holds);
+        self.engine.memory.recount(&mut execution.counted_bytes, holds);
         None
     }
 
     fn ask_whether_changed(&mut self, id: Id, part: u32) {
-        let Some(execution) = self.executions.get_mut(id) else { return };
+        let Some(execution) = self.tasks.executions.get_mut(id) else { return };
         let Some(ix) = execution.parts[part as usize].watches_on else { return };
         execution.left += 1;
-        let asked = Asked { conn: id, place: OF_CHECK, part, purpose: Purpose::Execution, kept: Kept::NO };
-        self.enqueue_on(ix, CLIENT_INFO, asked);
+        let asked = Asked {
+            conn: id,
+            place: OF_CHECK,
+            part,
+            owner: Owner::Task(TaskKind::Execution),
+            kept: Kept::NO,
+        };
+        self.engine.enqueue_on(ix, CLIENT_INFO, asked);
     }
 
     /// Sends one part, or notes why that cannot be.
     fn send_part(&mut self, id: Id, part: u32) {
-        let Some(execution) = self.executions.get(id) else { return };
+        let Some(execution) = self.tasks.executions.get(id) else { return };
         let profile = execution.profile;
         let Part { replay, watches_on, shard, .. } = execution.parts[part as usize];
-        let shard = self.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
+        let shard = self.tasks.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
         let ix = match watches_on {
             Some(ix) => Ok(ix),
             None => self.shared_link(profile, shard),
@@ -327,39 +335,45 @@ impl Core {
             Ok(ix) => (PartResult::Sent, Some(ix)),
             Err(lost) => (PartResult::NotSent(lost), None),
         };
-        if let Some(execution) = self.executions.get_mut(id) {
+        if let Some(execution) = self.tasks.executions.get_mut(id) {
             execution.left += usize::from(ix.is_some());
             execution.parts[part as usize].shard = shard;
             execution.set_result(part, result);
         }
         if let Some(ix) = ix {
             self.queue_kept(ix, replay, false);
-            let asked = Asked { conn: id, place: OF_EXEC, part, purpose: Purpose::Execution, kept: Kept::NO };
-            self.enqueue_on(ix, EXEC, asked);
+            let asked = Asked {
+                conn: id,
+                place: OF_EXEC,
+                part,
+                owner: Owner::Task(TaskKind::Execution),
+                kept: Kept::NO,
+            };
+            self.engine.enqueue_on(ix, EXEC, asked);
             self.release_unless_kept(replay);
         }
     }
 
     /// What was sent is not needed any more, if no node may decline it.
     fn release_unless_kept(&mut self, replay: Id) {
-        if let Some(replay) = self.replays.get_mut(replay).filter(|_| !self.keeps.is_kept()) {
-            self.pool.give(std::mem::take(&mut replay.requests));
-            self.memory.recount(&mut replay.counted_bytes, 0);
+        if let Some(replay) = self.tasks.replays.get_mut(replay).filter(|_| !self.engine.keeps.is_kept()) {
+            self.engine.pool.give(std::mem::take(&mut replay.requests));
+            self.engine.memory.recount(&mut replay.counted_bytes, 0);
         }
     }
 
     /// The transaction that the ticket is of, if it is one over several shards.
     pub(crate) fn replay_of_part(&self, ticket: &Ticket) -> Option<Id> {
-        if ticket.purpose != Purpose::Execution || ticket.place != OF_EXEC {
+        if ticket.owner != Owner::Task(TaskKind::Execution) || ticket.place != OF_EXEC {
             return None;
         }
-        self.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
+        self.tasks.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
     }
 
     /// Takes in what became of a part, or of the question whether its keys have changed.
     fn take_result(&mut self, ticket: &Ticket, outcome: Outcome<'_>) {
         let (id, part) = (ticket.conn, ticket.part);
-        let Some(execution) = self.executions.get_mut(id) else { return };
+        let Some(execution) = self.tasks.executions.get_mut(id) else { return };
         execution.left -= 1;
         let of_part = &mut execution.parts[part as usize];
         if ticket.place == OF_CHECK {
@@ -372,7 +386,7 @@ impl Core {
             return execution.set_result(part, PartResult::Changed);
         }
         let (watches_on, commands, replay) = (of_part.watches_on.take(), of_part.commands, of_part.replay);
-        let refused = self.replays.get_mut(replay).and_then(|replay| replay.refused.take());
+        let refused = self.tasks.replays.get_mut(replay).and_then(|replay| replay.refused.take());
         self.forget_replay(replay);
         if let (Some(node), Outcome::Reply(reply)) = (watches_on, &outcome) {
             self.end_of_watched_part(node, reply);
@@ -391,14 +405,14 @@ impl Core {
             Outcome::Lost(lost) if lost.is_not_sent() => PartResult::NotSent(lost),
             Outcome::Lost(lost) => PartResult::Unknown(lost),
         };
-        if let Some(execution) = self.executions.get_mut(id) {
+        if let Some(execution) = self.tasks.executions.get_mut(id) {
             execution.set_result(part, result);
         }
     }
 
     fn name_of_part(&self, id: Id, part: u32) -> String {
-        let shard = self.executions.get(id).map(|execution| execution.parts[part as usize].shard);
-        shard.map_or_else(String::new, |shard| self.shard_name(shard).to_owned())
+        let shard = self.tasks.executions.get(id).map(|execution| execution.parts[part as usize].shard);
+        shard.map_or_else(String::new, |shard| self.engine.shard_name(shard).to_owned())
     }
 
     /// The part that went over `ix` was answered. An EXEC that was not even discarded has left the keys watched.
@@ -411,9 +425,9 @@ impl Core {
 
     /// The connection `ix`, on which keys were watched for a transaction that is being carried out, is gone.
     pub(crate) fn note_watch_lost(&mut self, ix: LinkIx) {
-        for index in 0..self.executions.places() {
-            let Some(id) = self.executions.id_at(index) else { continue };
-            let Some(execution) = self.executions.get_mut(id) else { continue };
+        for index in 0..self.tasks.executions.places() {
+            let Some(id) = self.tasks.executions.id_at(index) else { continue };
+            let Some(execution) = self.tasks.executions.get_mut(id) else { continue };
             let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(ix));
             // What is in flight there is told so by its ticket.
             if let Some((part, of_part)) = of_node
@@ -427,8 +441,8 @@ impl Core {
 
     /// Nothing else is sent: what still watches is let go.
     fn end_execution(&mut self, id: Id) -> Option<Execution> {
-        let mut execution = self.executions.remove(id)?;
-        self.memory.recount(&mut execution.counted_bytes, 0);
+        let mut execution = self.tasks.executions.remove(id)?;
+        self.engine.memory.recount(&mut execution.counted_bytes, 0);
         for part in &mut execution.parts {
             if let Some(node) = part.watches_on.take() {
                 self.unwatch_on(node);
@@ -440,18 +454,18 @@ impl Core {
 
     /// The client has gone. What was begun goes on; nothing is added to it.
     pub(crate) fn leave_execution(&mut self, id: Id) {
-        let mixture = self.executions.get_mut(id).and_then(|execution| execution.mixture.take());
+        let mixture = self.tasks.executions.get_mut(id).and_then(|execution| execution.mixture.take());
         mixture.into_iter().for_each(|mixture| self.forget_mixture(mixture));
     }
 
     /// Appends the reply.
     fn write_execution(&mut self, execution: &Execution, out: &mut Vec<u8>) {
         let Execution { pieces, parts, resp3, .. } = execution;
-        let names = parts.iter().map(|part| (self.topology.shard(part.shard).name.as_str(), part));
+        let names = parts.iter().map(|part| (self.engine.topology.shard(part.shard).name.as_str(), part));
         let answered: Vec<Answered<'_>> = names
             .map(|(shard, part)| Answered { shard, commands: part.commands, result: &part.result })
             .collect();
-        results::write(pieces, &answered, *resp3, (&mut self.spare_values, &mut self.prng), out);
+        results::write(pieces, &answered, *resp3, (&mut self.tasks.spare_values, &mut self.engine.prng), out);
     }
 }
 
@@ -461,33 +475,33 @@ impl Proxy {
         let core = &mut self.core;
         core.take_result(ticket, outcome);
         let Some(execution) = core.go_on_executing(ticket.conn) else { return };
-        let mut merged = core.pool.take();
+        let mut merged = core.engine.pool.take();
         core.write_execution(&execution, &mut merged);
         // The client may have gone.
         let Some(Peer::Client(session)) = self.peers.get_mut(execution.conn) else {
-            return core.pool.give(merged);
+            return core.engine.pool.give(merged);
         };
         let reply = match execution.mixture {
             None => merged,
             Some(mixture) => {
-                let mut reply = core.pool.take();
+                let mut reply = core.engine.pool.take();
                 // The place waits for what is laid in.
-                session.expect(execution.place, Owed::Mixture(mixture));
+                session.replies.expect(execution.place, Owed::Task(TaskId::Mixture(mixture)));
                 let is_answered = core.answer_mixture(session, mixture, &merged, &mut reply);
                 if !is_answered {
                     let (command, asked_us) = (execution.command, execution.asked_us);
-                    core.tally.count_reply(command, asked_us, core.now_us, &merged);
+                    core.stats.tally.count_reply(command, asked_us, core.engine.now_us, &merged);
                 }
-                core.pool.give(merged);
+                core.engine.pool.give(merged);
                 if !is_answered {
                     session.hold.remove(Reason::Order);
-                    return core.pool.give(reply);
+                    return core.engine.pool.give(reply);
                 }
                 reply
             }
         };
         self.end_task((execution.conn, execution.place), (execution.command, execution.asked_us), &reply);
-        self.core.pool.give(reply);
+        self.core.engine.pool.give(reply);
     }
 }
 

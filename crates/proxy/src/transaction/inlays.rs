@@ -21,13 +21,14 @@
 
 use crate::core::Core;
 use crate::errors;
+use crate::features::{Owed, Session, TaskId};
 #[cfg(doc)]
 use crate::limits::Limits;
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::profiles::Profile;
 use crate::requests::Step;
 use crate::requests::route::Scratch;
-use crate::session::{Owed, Reason, Session};
+use crate::session::Reason;
 use command::{Carry, Resolved, Within};
 use resp::reply::{elements, elements_left};
 use resp::request::{RequestLimits, Scanned, Scanner};
@@ -239,16 +240,16 @@ impl Core {
     /// it is carried out before it was answered, and nothing is pending before it.
     pub(crate) fn expect_mixture(&mut self, session: &mut Session, inlays: Inlays, commands: u32) -> Owed {
         session.hold.add(Reason::Order);
-        let id = self.mixtures.insert(Mixture::new(inlays, commands));
+        let id = self.tasks.mixtures.insert(Mixture::new(inlays, commands));
         self.recount_mixture(id);
-        Owed::Mixture(id)
+        Owed::Task(TaskId::Mixture(id))
     }
 
     /// Answers EXEC of `inlays` alone.
     pub(crate) fn answer_here_alone(&mut self, session: &mut Session, inlays: Inlays) {
         let owed = self.expect_mixture(session, inlays, 0);
-        session.reserve(owed);
-        if let Owed::Mixture(id) = owed {
+        session.replies.reserve(owed);
+        if let Owed::Task(TaskId::Mixture(id)) = owed {
             self.answer_mixture(session, id, b"*0\r\n", &mut Vec::new());
         }
     }
@@ -256,27 +257,27 @@ impl Core {
     /// The node has said nothing to EXEC, and will not.
     pub(crate) fn lose_mixture(&mut self, session: &mut Session, id: Id) {
         self.forget_mixture(id);
-        session.end_caching();
+        session.features.end_caching();
         self.lift_mixture_barrier(session);
     }
 
     /// Nobody waits for it any more.
     pub(crate) fn forget_mixture(&mut self, id: Id) {
-        if let Some(mut mixture) = self.mixtures.remove(id) {
-            self.memory.recount(&mut mixture.counted_bytes, 0);
+        if let Some(mut mixture) = self.tasks.mixtures.remove(id) {
+            self.engine.memory.recount(&mut mixture.counted_bytes, 0);
         }
     }
 
     fn recount_mixture(&mut self, id: Id) {
-        if let Some(mixture) = self.mixtures.get_mut(id) {
+        if let Some(mixture) = self.tasks.mixtures.get_mut(id) {
             let holds = mixture.held_bytes();
-            self.memory.recount(&mut mixture.counted_bytes, holds);
+            self.engine.memory.recount(&mut mixture.counted_bytes, holds);
         }
     }
 
     fn lift_mixture_barrier(&mut self, session: &mut Session) {
         session.hold.remove(Reason::Order);
-        self.clients_to_resume.push(session.conn);
+        self.engine.todo.clients_to_resume.push(session.conn);
     }
 
     /// The node has answered EXEC with `reply`. True if `out` is what the client gets; else that is laid in.
@@ -287,10 +288,10 @@ impl Core {
         reply: &[u8],
         out: &mut Vec<u8>,
     ) -> bool {
-        let Some(mixture) = self.mixtures.get_mut(id) else { return false };
+        let Some(mixture) = self.tasks.mixtures.get_mut(id) else { return false };
         if mixture.begin(reply) {
             self.recount_mixture(id);
-            self.clients_to_resume.push(session.conn);
+            self.engine.todo.clients_to_resume.push(session.conn);
             return false;
         }
         match elements(reply) {
@@ -304,21 +305,23 @@ impl Core {
     /// Bytes that are held for the reply to the session's EXEC.
     pub(crate) fn mixture_bytes(&self, session: &Session) -> usize {
         let bytes = |owed| match owed {
-            Owed::Mixture(id) => self.mixtures.get(id).map_or(0, |mixture| mixture.counted_bytes),
+            Owed::Task(TaskId::Mixture(id)) => {
+                self.tasks.mixtures.get(id).map_or(0, |mixture| mixture.counted_bytes)
+            }
             _ => 0,
         };
-        session.owed_to_it().map(bytes).sum()
+        session.replies.owed_to_it().map(bytes).sum()
     }
 
     /// Whether the session gets the replies of its transaction one by one, and has not got all.
     pub(crate) fn is_laying_in(&self, session: &Session) -> bool {
-        session.front_owed().is_some_and(|owed| self.is_laid_in(owed))
+        session.replies.front_owed().is_some_and(|owed| self.is_laid_in(owed))
     }
 
     /// Whether `owed` is a transaction whose replies its client gets one by one.
     pub(crate) fn is_laid_in(&self, owed: Owed) -> bool {
-        let Owed::Mixture(id) = owed else { return false };
-        self.mixtures.get(id).is_some_and(|mixture| matches!(mixture.stage, Stage::Laying(_)))
+        let Owed::Task(TaskId::Mixture(id)) = owed else { return false };
+        self.tasks.mixtures.get(id).is_some_and(|mixture| matches!(mixture.stage, Stage::Laying(_)))
     }
 
     /// Writes the next replies of the session's transaction, as many as have room.
@@ -326,14 +329,14 @@ impl Core {
         if !session.hold.has(Reason::Order) || !self.is_laying_in(session) {
             return;
         }
-        let Some(Owed::Mixture(id)) = session.front_owed() else { return };
-        let Some(mixture) = self.mixtures.get_mut(id) else { return };
+        let Some(Owed::Task(TaskId::Mixture(id))) = session.replies.front_owed() else { return };
+        let Some(mixture) = self.tasks.mixtures.get_mut(id) else { return };
         let Stage::Laying(mut laying) = std::mem::replace(&mut mixture.stage, Stage::Waiting) else { return };
         match self.lay_in_some(session, &mut laying) {
             Laid::All => {
                 self.forget_mixture(id);
-                session.end_caching();
-                session.finish_relay(&mut self.pool);
+                session.features.end_caching();
+                session.replies.finish_relay(&mut self.engine.pool);
                 self.lift_mixture_barrier(session);
                 self.use_database(session, &laying);
                 self.note_settled(session, 0);
@@ -342,16 +345,16 @@ impl Core {
             Laid::Some => {}
             Laid::Until(request) => {
                 self.use_database(session, &laying);
-                self.carry_out_inlay(session, &request, Owed::Mixture(id));
+                self.carry_out_inlay(session, &request, Owed::Task(TaskId::Mixture(id)));
             }
         }
-        if let Some(mixture) = self.mixtures.get_mut(id) {
+        if let Some(mixture) = self.tasks.mixtures.get_mut(id) {
             mixture.stage = Stage::Laying(laying);
         }
-        if session.output().len() < self.limits.relay_bytes_max {
-            self.clients_of_next_turn.push(session.conn);
+        if session.replies.output().len() < self.engine.limits.relay_bytes_max {
+            self.engine.todo.clients_of_next_turn.push(session.conn);
         }
-        self.list_client(session);
+        self.engine.list_client(session);
     }
 
     /// The session goes on in the database that the last SELECT has chosen.
@@ -362,16 +365,16 @@ impl Core {
     }
 
     fn lay_in_some(&mut self, session: &mut Session, laying: &mut Laying) -> Laid {
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let mut scratch = std::mem::take(&mut self.parsing.scratch);
         let mut laid = Laid::Some;
         for _ in 0..LAID_IN_MAX {
-            if session.output().len() >= self.limits.relay_bytes_max {
+            if session.replies.output().len() >= self.engine.limits.relay_bytes_max {
                 break;
             }
             scratch.reply.clear();
             match laying.next() {
                 Piece::Header(count) => encode::array_header(&mut scratch.reply, count),
-                Piece::Passed(len) => session.relay(laying.pass(len), &mut self.pool),
+                Piece::Passed(len) => session.replies.relay(laying.pass(len), &mut self.engine.pool),
                 Piece::Here(request) if self.write_inlay(session, &request, &mut scratch) => {}
                 Piece::Here(request) => {
                     laid = Laid::Until(request);
@@ -382,11 +385,11 @@ impl Core {
                     break;
                 }
             }
-            session.relay(&scratch.reply, &mut self.pool);
+            session.replies.relay(&scratch.reply, &mut self.engine.pool);
         }
         scratch.reply.clear();
         scratch.reply.shrink_to(SCRATCH_BYTES_KEPT);
-        self.scratch = scratch;
+        self.parsing.scratch = scratch;
         laid
     }
 
@@ -399,38 +402,38 @@ impl Core {
         if command.within_transaction() == Within::Asked {
             return false;
         }
-        let asking = std::mem::replace(&mut self.asking, number);
+        let asking = std::mem::replace(&mut self.engine.asking, number);
         self.compose(session, local, command, &request, &mut scratch.reply);
         debug_assert!(!scratch.reply.is_empty(), "what is answered later is asked");
         if resp::reply::is_error(&scratch.reply) {
-            self.tally.count_failed(self.asking, &scratch.reply);
+            self.stats.tally.count_failed(self.engine.asking, &scratch.reply);
         }
-        self.asking = asking;
+        self.engine.asking = asking;
         true
     }
 
     /// Carries out `request` as without a transaction. `rest` goes on behind its reply.
     fn carry_out_inlay(&mut self, session: &mut Session, request: &[u8], rest: Owed) {
-        let interrupted = session.interrupt_relay(&mut self.pool);
-        let mut scratch = std::mem::take(&mut self.scratch);
+        let interrupted = session.replies.interrupt_relay(&mut self.engine.pool);
+        let mut scratch = std::mem::take(&mut self.parsing.scratch);
         let request = scan(request, &mut scratch.args, &mut scratch.inline);
         let (resolved, number) = command::resolve_numbered(&request);
-        let asking = std::mem::replace(&mut self.asking, number);
+        let asking = std::mem::replace(&mut self.engine.asking, number);
         if let Resolved::Command(command) = resolved {
             let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
             let step = self.carry_out_admitted(session, command, &request, keys, reply);
             debug_assert_eq!(step, Step::Done, "nothing is pending before it");
         }
-        self.asking = asking;
-        self.scratch = scratch;
-        session.resume_relay(interrupted, rest, &mut self.pool);
+        self.engine.asking = asking;
+        self.parsing.scratch = scratch;
+        session.replies.resume_relay(interrupted, rest, &mut self.engine.pool);
     }
 
     /// The session waits for a transaction, and one of its places was filled: the rest may be at the front now.
     #[cold]
     pub(crate) fn lay_in_next(&mut self, session: &Session) {
         if self.is_laying_in(session) {
-            self.clients_to_resume.push(session.conn);
+            self.engine.todo.clients_to_resume.push(session.conn);
         }
     }
 }

@@ -89,7 +89,7 @@ fn write_failure(parts: &[Answered<'_>], resp3: bool, out: &mut Vec<u8>) {
     }
     let error = parts.iter().find_map(|part| match part.result {
         PartResult::Refused(reason) => Some(errors::discarded(part.shard, reason)),
-        PartResult::NotSent(lost) | PartResult::Unknown(lost) => Some(lost.text_of_exec()),
+        PartResult::NotSent(lost) | PartResult::Unknown(lost) => Some(errors::text_of_exec(lost)),
         _ => None,
     });
     errors::write(out, &error.unwrap_or_else(|| errors::MERGE_FAILED.to_owned()));

@@ -508,16 +508,19 @@ impl ProxyArgs {
         let defaults = proxy::Limits::default();
         let request_timeout = Duration::from_millis(self.request_timeout_ms());
         let (request_timeout, request_timeouts_max) = match self.has_nodes() {
-            true => (request_timeout, defaults.request_timeouts_max),
+            true => (request_timeout, defaults.engine.request_timeouts_max),
             // A store of this process cannot be lost: its silence says only that it has much to do.
-            false => (request_timeout * defaults.request_timeouts_max, 1),
+            false => (request_timeout * defaults.engine.request_timeouts_max, 1),
         };
         proxy::Limits {
+            engine: proxy::EngineLimits {
+                connect_timeout: Duration::from_millis(self.connect_timeout_ms),
+                request_timeout,
+                request_timeouts_max,
+                transfer_timeout: defaults.engine.transfer_timeout.max(request_timeout),
+                ..defaults.engine
+            },
             clients_max,
-            connect_timeout: Duration::from_millis(self.connect_timeout_ms),
-            request_timeout,
-            request_timeouts_max,
-            transfer_timeout: defaults.transfer_timeout.max(request_timeout),
             idle_timeout: Duration::from_secs(self.timeout()),
             cross_shard_bytes_max: self.cross_shard_bytes_max,
             slow_start: self.reading.slow_start(),

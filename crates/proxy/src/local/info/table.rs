@@ -538,11 +538,11 @@ pub(super) const KEYSPACE: &[Field] = &[field(
 pub(super) const NODES: &[Field] = &[
     field(
         "shards",
-        From::Count(|facts| facts.core.topology.all_shards().count() as u64),
+        From::Count(|facts| facts.core.engine.topology.all_shards().count() as u64),
         "as all of this section, only shardis has it",
     ),
-    field("distribution", From::Text(|facts| facts.core.topology.describe().to_string()), ""),
-    field("topology_epoch", From::Count(|facts| facts.core.topology.epoch()), "counts the changes"),
+    field("distribution", From::Text(|facts| facts.core.engine.topology.describe().to_string()), ""),
+    field("topology_epoch", From::Count(|facts| facts.core.engine.topology.epoch()), "counts the changes"),
     field(
         "discovery_*",
         From::Lines(lines::discovery),
@@ -570,7 +570,7 @@ fn two_decimals(number: f64) -> String {
 
 impl Facts<'_> {
     fn uptime_s(&self) -> u64 {
-        self.core.now.since(self.core.started_at).as_secs()
+        self.core.engine.now.since(self.core.engine.started_at).as_secs()
     }
 
     fn topics(&self, kind: Topic) -> u64 {
@@ -579,7 +579,7 @@ impl Facts<'_> {
 
     /// `--memory-max`.
     fn memory_max(&self) -> u64 {
-        match self.core.limits.memory_bytes_max {
+        match self.core.engine.limits.memory_bytes_max {
             usize::MAX => 0,
             share => (share as u64).saturating_mul(self.core.settings.workers as u64),
         }

@@ -2,7 +2,7 @@
 
 /// A reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub enum Reason {
     /// An earlier request goes another way, and nothing may overtake it: one that is in flight on a draining or a held link,
     /// waits in the retry queue, or is carried out by a task. Each such request counts.
     Order,
@@ -14,7 +14,7 @@ pub(crate) enum Reason {
 
 /// The reasons that there are at the moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Hold {
+pub struct Hold {
     /// How many earlier requests are in the way.
     order: u32,
     question: bool,
@@ -24,12 +24,12 @@ pub(crate) struct Hold {
 impl Hold {
     /// Whether there is none.
     #[inline]
-    pub(crate) fn is_empty(self) -> bool {
+    pub fn is_empty(self) -> bool {
         self.order == 0 && !(self.question | self.pause)
     }
 
     /// Whether there is this one.
-    pub(crate) fn has(self, reason: Reason) -> bool {
+    pub fn has(self, reason: Reason) -> bool {
         match reason {
             Reason::Order => self.order > 0,
             Reason::Question => self.question,
@@ -38,12 +38,12 @@ impl Hold {
     }
 
     /// How many earlier requests nothing may overtake.
-    pub(crate) fn order(self) -> u32 {
+    pub fn order(self) -> u32 {
         self.order
     }
 
     /// One more is in the way. Only order counts.
-    pub(crate) fn add(&mut self, reason: Reason) {
+    pub fn add(&mut self, reason: Reason) {
         match reason {
             Reason::Order => self.order += 1,
             Reason::Question => self.question = true,
@@ -52,7 +52,7 @@ impl Hold {
     }
 
     /// One less is. Whether there was one.
-    pub(crate) fn remove(&mut self, reason: Reason) -> bool {
+    pub fn remove(&mut self, reason: Reason) -> bool {
         let was = self.has(reason);
         match reason {
             Reason::Order => self.order -= 1,

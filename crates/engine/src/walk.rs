@@ -2,14 +2,14 @@
 //! that is not for tests this is nothing.
 
 /// The function `name` was entered.
-#[cfg(not(test))]
+#[cfg(not(feature = "walk"))]
 #[inline(always)]
-pub(crate) fn enter(_name: &'static str) {}
+pub fn enter(_name: &'static str) {}
 
-#[cfg(test)]
-pub(crate) use recorded::{enter, record};
+#[cfg(feature = "walk")]
+pub use recorded::{enter, record};
 
-#[cfg(test)]
+#[cfg(feature = "walk")]
 mod recorded {
     use std::cell::RefCell;
 
@@ -18,12 +18,13 @@ mod recorded {
         static ENTERED: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
     }
 
-    pub(crate) fn enter(name: &'static str) {
+    /// The function `name` was entered.
+    pub fn enter(name: &'static str) {
         ENTERED.with_borrow_mut(|entered| entered.iter_mut().for_each(|entered| entered.push(name)));
     }
 
     /// The functions that were entered while `run` ran, each once, in the order of their first times.
-    pub(crate) fn record(run: impl FnOnce()) -> Vec<&'static str> {
+    pub fn record(run: impl FnOnce()) -> Vec<&'static str> {
         ENTERED.set(Some(Vec::new()));
         run();
         let mut first = Vec::new();

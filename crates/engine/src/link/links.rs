@@ -1,16 +1,17 @@
 //! All links of a worker, by index. The index of a link that is gone is given to a later one.
 
+use crate::features::Features;
 use crate::link::Link;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
 /// Which of a worker's links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub(crate) struct LinkIx(NonZeroU32);
+pub struct LinkIx(NonZeroU32);
 
 impl LinkIx {
     /// The first one.
-    pub(crate) const FIRST: LinkIx = LinkIx(NonZeroU32::MIN);
+    pub const FIRST: LinkIx = LinkIx(NonZeroU32::MIN);
 
     fn of(place: usize) -> LinkIx {
         LinkIx(NonZeroU32::MIN.saturating_add(place as u32))
@@ -18,28 +19,34 @@ impl LinkIx {
 
     /// As a number, from 0 on.
     #[inline]
-    pub(crate) fn to_u32(self) -> u32 {
+    pub fn to_u32(self) -> u32 {
         self.0.get() - 1
     }
 
     /// The index that [`LinkIx::to_u32`] gave as `number`.
     #[inline]
-    pub(crate) fn from_u32(number: u32) -> LinkIx {
+    pub fn from_u32(number: u32) -> LinkIx {
         LinkIx::of(number as usize)
     }
 }
 
 /// The links of a worker, of all uses.
-#[derive(Debug, Default)]
-pub(crate) struct Links {
-    links: Vec<Link>,
+#[derive(Debug)]
+pub struct Links<F: Features> {
+    links: Vec<Link<F>>,
     /// Indexes of links that are gone.
     vacant: Vec<LinkIx>,
 }
 
-impl Links {
+impl<F: Features> Default for Links<F> {
+    fn default() -> Links<F> {
+        Links { links: Vec::new(), vacant: Vec::new() }
+    }
+}
+
+impl<F: Features> Links<F> {
     /// Takes `link`, at an index that is free.
-    pub(crate) fn add(&mut self, link: Link) -> LinkIx {
+    pub fn add(&mut self, link: Link<F>) -> LinkIx {
         match self.vacant.pop() {
             Some(ix) => {
                 self[ix] = link;
@@ -53,69 +60,72 @@ impl Links {
     }
 
     /// The link `ix` is gone: another may have its index.
-    pub(crate) fn vacate(&mut self, ix: LinkIx) {
+    pub fn vacate(&mut self, ix: LinkIx) {
         debug_assert!(!self.is_vacant(ix), "an index is given up once");
         self.vacant.push(ix);
     }
 
     /// The links `one` and `other` change places.
-    pub(crate) fn swap(&mut self, one: LinkIx, other: LinkIx) {
+    pub fn swap(&mut self, one: LinkIx, other: LinkIx) {
         self.links.swap(one.to_u32() as usize, other.to_u32() as usize);
     }
 
     /// Whether no link has the index.
-    pub(crate) fn is_vacant(&self, ix: LinkIx) -> bool {
+    pub fn is_vacant(&self, ix: LinkIx) -> bool {
         self.vacant.contains(&ix)
     }
 
     /// All indexes that were ever given.
-    pub(crate) fn indexes(&self) -> impl Iterator<Item = LinkIx> + use<> {
+    pub fn indexes(&self) -> impl Iterator<Item = LinkIx> + use<F> {
         (0..self.links.len()).map(LinkIx::of)
     }
 
-    pub(crate) fn iter(&self) -> std::slice::Iter<'_, Link> {
+    /// All, by index.
+    pub fn iter(&self) -> std::slice::Iter<'_, Link<F>> {
         self.links.iter()
     }
 
-    pub(crate) fn iter_mut(&mut self) -> std::slice::IterMut<'_, Link> {
+    /// The same, to be changed.
+    pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Link<F>> {
         self.links.iter_mut()
     }
 
-    pub(crate) fn with_indexes(&self) -> impl Iterator<Item = (LinkIx, &Link)> {
+    /// The same, with their indexes.
+    pub fn with_indexes(&self) -> impl Iterator<Item = (LinkIx, &Link<F>)> {
         self.indexes().zip(&self.links)
     }
 }
 
-impl<'a> IntoIterator for &'a Links {
-    type Item = &'a Link;
-    type IntoIter = std::slice::Iter<'a, Link>;
+impl<'a, F: Features> IntoIterator for &'a Links<F> {
+    type Item = &'a Link<F>;
+    type IntoIter = std::slice::Iter<'a, Link<F>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.links.iter()
     }
 }
 
-impl<'a> IntoIterator for &'a mut Links {
-    type Item = &'a mut Link;
-    type IntoIter = std::slice::IterMut<'a, Link>;
+impl<'a, F: Features> IntoIterator for &'a mut Links<F> {
+    type Item = &'a mut Link<F>;
+    type IntoIter = std::slice::IterMut<'a, Link<F>>;
 
     fn into_iter(self) -> Self::IntoIter {
         self.links.iter_mut()
     }
 }
 
-impl Index<LinkIx> for Links {
-    type Output = Link;
+impl<F: Features> Index<LinkIx> for Links<F> {
+    type Output = Link<F>;
 
     #[inline]
-    fn index(&self, ix: LinkIx) -> &Link {
+    fn index(&self, ix: LinkIx) -> &Link<F> {
         &self.links[ix.to_u32() as usize]
     }
 }
 
-impl IndexMut<LinkIx> for Links {
+impl<F: Features> IndexMut<LinkIx> for Links<F> {
     #[inline]
-    fn index_mut(&mut self, ix: LinkIx) -> &mut Link {
+    fn index_mut(&mut self, ix: LinkIx) -> &mut Link<F> {
         &mut self.links[ix.to_u32() as usize]
     }
 }

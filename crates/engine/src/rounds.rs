@@ -18,7 +18,7 @@ impl Rounds {
 
     /// One has ended.
     #[inline]
-    pub(crate) fn note(&mut self, time: Duration) {
+    pub fn note(&mut self, time: Duration) {
         self.count += 1;
         self.ns += (time.as_nanos() as u64).min(Self::TIME_MAX.as_nanos() as u64);
     }

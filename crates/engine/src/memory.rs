@@ -1,0 +1,140 @@
+//! What a worker holds for its clients and nodes, in bytes.
+
+use crate::ConnId;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// What is held, and whether that is much.
+#[derive(Debug, Default)]
+pub struct Memory {
+    /// Requests that were not read yet, or wait for their EXEC.
+    unread_bytes: usize,
+    /// All else that is counted.
+    moving_bytes: usize,
+    /// No requests are read.
+    pub is_full: bool,
+    /// And everybody was told.
+    pub holds_all_up: bool,
+    /// Clients with requests that were not read for that reason.
+    pub held_up: Vec<ConnId>,
+    /// What the driver holds, as it was counted last.
+    pub below_bytes: usize,
+    /// What clients leave behind.
+    left: Arc<Account>,
+    /// Answers of this process that are gathered, and what is on its way to other workers. It moves, too.
+    gathered: Arc<Account>,
+}
+
+/// What [`Charge`]s add up to. Another worker may drop a charge.
+#[derive(Debug, Default)]
+struct Account(AtomicUsize);
+
+/// Bytes that count as held as long as this lives: it is dropped with what it is for.
+#[derive(Debug, Default)]
+pub struct Charge {
+    /// `None` if nobody counts them.
+    account: Option<Arc<Account>>,
+    bytes: usize,
+}
+
+impl Account {
+    #[inline]
+    fn bytes(&self) -> usize {
+        self.0.load(Ordering::Relaxed)
+    }
+}
+
+impl Charge {
+    fn to(account: &Arc<Account>, bytes: usize) -> Charge {
+        let mut charge = Charge { account: Some(Arc::clone(account)), bytes: 0 };
+        charge.set(bytes);
+        charge
+    }
+
+    /// How many.
+    pub fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// So many bytes are held now.
+    pub fn set(&mut self, bytes: usize) {
+        if let Some(account) = &self.account {
+            account.0.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
+        }
+        self.bytes = bytes;
+    }
+
+    /// So many more are held.
+    pub fn add(&mut self, bytes: usize) {
+        self.set(self.bytes + bytes);
+    }
+
+    /// So many less are held.
+    pub fn take(&mut self, bytes: usize) {
+        self.set(self.bytes - bytes);
+    }
+}
+
+impl Drop for Charge {
+    fn drop(&mut self) {
+        self.set(0);
+    }
+}
+
+impl Memory {
+    /// Something that counted for `counted` bytes holds `holds` now.
+    #[inline]
+    pub fn recount(&mut self, counted: &mut usize, holds: usize) {
+        self.moving_bytes = self.moving_bytes.wrapping_add(holds).wrapping_sub(*counted);
+        *counted = holds;
+    }
+
+    /// The same for unread requests.
+    #[inline]
+    pub fn recount_unread(&mut self, counted: &mut usize, holds: usize) {
+        self.unread_bytes = self.unread_bytes.wrapping_add(holds).wrapping_sub(*counted);
+        *counted = holds;
+    }
+
+    /// Bytes held.
+    pub fn held_bytes(&self) -> usize {
+        self.unread_bytes + self.all_moving_bytes() + self.left_bytes()
+    }
+
+    /// Bytes of all that becomes less if nothing is read from clients.
+    #[inline]
+    pub fn all_moving_bytes(&self) -> usize {
+        self.moving_bytes + self.gathered.bytes()
+    }
+
+    /// Bytes of what clients leave behind.
+    pub fn left_bytes(&self) -> usize {
+        self.left.bytes()
+    }
+
+    /// Bytes of answers that are gathered, and of what is on its way to other workers.
+    pub fn gathered_bytes(&self) -> usize {
+        self.gathered.bytes()
+    }
+
+    /// Counts `bytes` of something that a client leaves behind.
+    pub fn charge(&self, bytes: usize) -> Charge {
+        Charge::to(&self.left, bytes)
+    }
+
+    /// Counts `bytes` of an answer that is gathered, or on its way to another worker.
+    pub fn charge_gathered(&self, bytes: usize) -> Charge {
+        Charge::to(&self.gathered, bytes)
+    }
+
+    /// What is counted for sessions, tasks and connections: of all else, and of unread requests.
+    pub fn counted(&self) -> (usize, usize) {
+        (self.moving_bytes, self.unread_bytes - self.below_bytes)
+    }
+
+    /// Whether requests have to wait.
+    #[inline]
+    pub fn is_full(&self) -> bool {
+        self.is_full
+    }
+}
