@@ -57,8 +57,6 @@ pub(crate) struct Core {
     pub pins: Pins,
     pub pause: Pause,
     pub readers: Readers,
-    /// Who is left out, if nodes that fail are.
-    pub ejection: Option<Box<Ejection>>,
     pub subscriptions: Subscriptions,
     pub monitor: Monitor,
     pub invalidations: Invalidations,
@@ -66,11 +64,18 @@ pub(crate) struct Core {
     pub tasks: Tasks,
     pub parsing: Parsing,
     pub stats: Stats,
-    /// What is known of what nodes are.
-    pub inspection: Inspection,
+    pub node_health: NodeHealth,
     /// Requests that were declined and wait.
     pub retry_queue: RetryQueue,
     pub outside: Outside,
+}
+
+/// What is known of what nodes are, and of those that fail.
+#[derive(Debug)]
+pub(crate) struct NodeHealth {
+    pub inspection: Inspection,
+    /// Who is left out, if nodes that fail are.
+    pub ejection: Option<Box<Ejection>>,
 }
 
 /// Who clients are.
@@ -162,7 +167,6 @@ impl Core {
             pins: Pins::default(),
             pause: Pause::default(),
             readers: Readers::new(settings.reading.clone()),
-            ejection: ejection.map(Box::new),
             subscriptions: Subscriptions::new(shards, memory.charge(0)),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards, memory.charge(0)),
@@ -174,7 +178,7 @@ impl Core {
                 prefix_cache: PrefixCache::default(),
             },
             stats: Stats::default(),
-            inspection: Inspection::default(),
+            node_health: NodeHealth { inspection: Inspection::default(), ejection: ejection.map(Box::new) },
             retry_queue: RetryQueue::default(),
             outside: Outside::default(),
             run_id: run_id(settings.process_seed),

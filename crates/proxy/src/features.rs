@@ -86,6 +86,37 @@ pub(crate) enum TaskKind {
     Poll,
 }
 
+/// Which number a node gave to a connection, as far as that is known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum NodeName {
+    /// It was not asked.
+    #[default]
+    Unasked,
+    /// It was, and has not said so.
+    Asked,
+    /// This one.
+    Known(i64),
+    /// It does not say.
+    Hidden,
+}
+
+impl NodeName {
+    /// The number, if it is known.
+    pub(crate) fn known(self) -> Option<i64> {
+        match self {
+            NodeName::Known(name) => Some(name),
+            NodeName::Unasked | NodeName::Asked | NodeName::Hidden => None,
+        }
+    }
+
+    /// The node is asked. What is known stays so.
+    pub(crate) fn ask(&mut self) {
+        if *self == NodeName::Unasked {
+            *self = NodeName::Asked;
+        }
+    }
+}
+
 /// What features keep of a link.
 #[derive(Debug, Default)]
 pub(crate) struct LinkFeatures {
@@ -97,12 +128,8 @@ pub(crate) struct LinkFeatures {
     pub watched_slot: Option<u16>,
     /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
     pub has_lost_keys: bool,
-    /// The node was asked which number it gave to this connection.
-    pub asked_name: bool,
-    /// That number.
-    pub name: Option<i64>,
-    /// It did not say.
-    pub hides_name: bool,
+    /// Which number the node gave to this connection.
+    pub name: NodeName,
     /// Whether its node knows WAITAOF; `None` as long as it has not said so. See [`crate::held::acknowledged`].
     pub knows_waitaof: Option<bool>,
     /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.

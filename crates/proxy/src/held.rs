@@ -23,7 +23,7 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::errors::Lost;
 use crate::features::Asked;
-use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
+use crate::features::{NodeName, Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::held::watches::{Asking, Watches};
 use crate::link::LinkIx;
 use crate::link::ProfileId;
@@ -177,7 +177,7 @@ impl Core {
     /// the node has that too, which is in the same write: who sees that a client is blocked may rely on it.
     pub(crate) fn ask_name(&mut self, ix: LinkIx) {
         let asked = Asked { owner: Owner::Task(TaskKind::Name), ..Asked::by_nobody() };
-        self.engine.links[ix].features.asked_name = true;
+        self.engine.links[ix].features.name.ask();
         self.engine.enqueue_on(ix, CLIENT_ID, asked);
     }
 
@@ -291,7 +291,7 @@ impl Core {
     pub(crate) fn end_wait(&mut self, ix: LinkIx) {
         let link = &mut self.engine.links[ix];
         let (profile, id) = (link.profile, link.node);
-        let Some(name) = link.features.name else { return };
+        let Some(name) = link.features.name.known() else { return };
         if self.ask_to_unblock((profile, id), name, false, Asked::by_nobody()) {
             self.engine.links[ix].features.is_sought = true;
         }
@@ -421,7 +421,7 @@ impl Proxy {
         let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
         let name = digits.and_then(parse_i64);
         let link = &mut self.core.engine.links[ix];
-        (link.features.name, link.features.hides_name) = (name, name.is_none());
+        link.features.name = name.map_or(NodeName::Hidden, NodeName::Known);
         if let Some(holder) = link.features.held_by
             && let Some(Peer::Client(session)) = self.peers.get_mut(holder)
         {

@@ -505,7 +505,7 @@ impl Proxy {
         if self.core.readers.deadline() <= now {
             self.core.poll_readers();
         }
-        if let Some(ejection) = &mut self.core.ejection {
+        if let Some(ejection) = &mut self.core.node_health.ejection {
             ejection.take_back(now);
         }
         self.conclude_late();

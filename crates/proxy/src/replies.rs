@@ -4,12 +4,12 @@ pub(crate) mod cork;
 pub(crate) mod merge;
 pub(crate) mod relay;
 pub(crate) mod reports;
+mod tasks;
 
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
-use crate::features::Asked;
 use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::LinkIx;
@@ -17,7 +17,7 @@ use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
 use crate::link::{Reported, Use};
 use crate::proxy::{Peer, Proxy};
-use crate::pubsub;
+use crate::replies::tasks::Made;
 use crate::session::Reason;
 use crate::session::pinning::Pinning;
 use crate::walk;
@@ -573,100 +573,24 @@ impl Proxy {
         if let Some(Owed::Task(TaskId::Replay(replay))) = session.replies.owed(recipient.place) {
             session.replies.expect(recipient.place, core.forget_replay(replay));
         }
-        let reply = match (session.replies.owed(recipient.place), outcome) {
-            (Some(Owed::Node | Owed::Task(TaskId::Exec)), Outcome::Reply(reply)) => Some(reply),
-            (Some(Owed::Task(TaskId::Exec)), Outcome::Lost(lost)) => {
-                core.stats.counters.errors += 1;
-                errors::write(&mut scratch, &errors::text_of_exec(&lost));
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Mixture(mixture))), Outcome::Reply(reply)) => {
-                let is_answered = core.answer_mixture(session, mixture, reply, &mut scratch);
-                if !is_answered {
-                    core.stats.tally.count_reply(
-                        recipient.command,
-                        recipient.queued_us,
-                        core.engine.now_us,
-                        reply,
-                    );
-                }
-                is_answered.then_some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Mixture(mixture))), Outcome::Lost(lost)) => {
-                core.lose_mixture(session, mixture);
-                core.stats.counters.errors += 1;
-                errors::write(&mut scratch, &errors::text_of_exec(&lost));
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Login(attempt))), Outcome::Reply(reply)) => {
-                core.end_attempt(session, attempt, reply, &mut scratch);
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Login(attempt))), Outcome::Lost(lost)) => {
-                core.lose_attempt(session, attempt);
-                core.stats.counters.errors += 1;
-                errors::write(&mut scratch, &lost.text());
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Judged(judged))), Outcome::Reply(reply)) => {
-                core.end_judgement(judged, reply, &mut scratch);
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Scan(scan))), Outcome::Reply(reply)) => {
-                let asked = Asked::by_client(recipient.conn, recipient.place);
-                core.absorb_page(scan, asked, reply, &mut scratch).then_some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Scan(scan))), Outcome::Lost(lost)) => {
-                let mut error = core.engine.pool.take();
-                errors::write(&mut error, &lost.text());
-                core.stats.counters.errors += u64::from(core.end_scan(scan, &error, &mut scratch));
-                core.engine.pool.give(error);
-                Some(&scratch[..])
-            }
-            (Some(Owed::Task(TaskId::Repeat(repeat))), Outcome::Reply(reply)) => {
-                (!core.repeat(session, recipient.place, repeat, reply)).then_some(reply)
-            }
-            (Some(Owed::Task(TaskId::Receivers(receivers))), Outcome::Reply(reply)) => {
-                pubsub::write_receivers(reply, receivers, &mut scratch);
-                Some(&scratch[..])
-            }
-            (
-                Some(
-                    owed @ (Owed::Node
-                    | Owed::Task(TaskId::Repeat(_))
-                    | Owed::Task(TaskId::Receivers(_))
-                    | Owed::Task(TaskId::Judged(_))),
-                ),
-                Outcome::Lost(lost),
-            ) => {
-                match owed {
-                    Owed::Task(TaskId::Repeat(repeat)) => core.forget_repeat(repeat),
-                    Owed::Task(TaskId::Judged(judged)) => drop(core.forget_judgement(judged)),
-                    _ => {}
-                }
-                core.stats.counters.errors += 1;
-                errors::write(&mut scratch, &lost.text());
-                Some(&scratch[..])
-            }
+        let made = match (session.replies.owed(recipient.place), outcome) {
+            (None, _) => Made::Nothing,
+            (Some(Owed::Node), Outcome::Reply(reply)) => Made::AsItIs(reply),
+            (Some(Owed::Node), Outcome::Lost(lost)) => core.write_loss(&lost.text(), &mut scratch),
             (Some(Owed::Task(TaskId::Merge(merge))), outcome) => {
-                core.absorb(merge, recipient.part, outcome, &mut scratch).then_some(&scratch[..])
+                Made::written_if(core.absorb(merge, recipient.part, outcome, &mut scratch))
             }
-            // Tickets of these name them and not a place.
-            (
-                Some(
-                    Owed::Task(TaskId::Inquiry(_))
-                    | Owed::Task(TaskId::Subscription)
-                    | Owed::Task(TaskId::Emulation(_))
-                    | Owed::Task(TaskId::Fan(_))
-                    | Owed::Task(TaskId::Execution(_))
-                    | Owed::Task(TaskId::Replay(_)),
-                )
-                | None,
-                _,
-            ) => None,
+            (Some(Owed::Task(task)), Outcome::Reply(reply)) => {
+                core.make_of_reply(session, task, recipient, reply, &mut scratch)
+            }
+            (Some(Owed::Task(task)), Outcome::Lost(lost)) => {
+                core.make_of_loss(session, task, &lost, &mut scratch)
+            }
         };
-        if let Some(reply) = reply {
-            self.settle(recipient, reply);
+        match made {
+            Made::Nothing => {}
+            Made::AsItIs(reply) => self.settle(recipient, reply),
+            Made::Written => self.settle(recipient, &scratch),
         }
         // Of a very large merged reply the memory is not kept.
         scratch.clear();

@@ -140,6 +140,13 @@ impl Core {
         }
         self.parsing.scratch = scratch;
         self.engine.asking = Number::NONE;
+        self.end_requests(session, at);
+        at
+    }
+
+    /// So many bytes of requests of the session were carried out.
+    #[inline(always)]
+    fn end_requests(&mut self, session: &mut Session, at: usize) {
         if at > DEEP_FROM {
             self.engine.recount_listed_nodes();
         }
@@ -151,7 +158,6 @@ impl Core {
             // What is there to read is not large after all.
             self.unpin(session);
         }
-        at
     }
 
     /// Sends on what nearly all requests are, from the start of `bytes` on: plain, begun as others before, and for one shard.

@@ -343,7 +343,7 @@ impl Core {
     fn end_part(&mut self, ix: LinkIx) {
         let link = &self.engine.links[ix];
         let (profile, id) = (link.profile, link.node);
-        let (Some(name), Some(conn)) = (link.features.name, link.conn()) else { return };
+        let (Some(name), Some(conn)) = (link.features.name.known(), link.conn()) else { return };
         let asked = Asked {
             conn,
             place: 0,

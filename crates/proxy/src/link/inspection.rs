@@ -157,7 +157,7 @@ impl Core {
         let node = self.engine.topology.node(id);
         let is_asked = self.settings.inspects_nodes
             && !matches!(node.address, Address::Embedded(_))
-            && self.inspection.ended.get(&id).is_none_or(|ended| *ended < ENDED_MAX);
+            && self.node_health.inspection.ended.get(&id).is_none_or(|ended| *ended < ENDED_MAX);
         match is_asked {
             true => Proof::Plain {
                 run_id: Arc::from(self.run_id.as_str()),
@@ -179,9 +179,9 @@ impl Core {
         if !is_inspected(link) {
             return;
         }
-        self.inspection.ended.remove(&id);
+        self.node_health.inspection.ended.remove(&id);
         if stands_for_node {
-            self.inspection.note_behind(id, reply);
+            self.node_health.inspection.note_behind(id, reply);
         }
         if stands_for_node && self.is_named_primary(id) {
             match Said::read(reply, &self.run_id, false) {
@@ -197,22 +197,22 @@ impl Core {
         let link = &self.engine.links[ix];
         let id = link.node;
         if link.stands_for_node() {
-            self.inspection.behind.remove(&id);
+            self.node_health.inspection.behind.remove(&id);
         }
         if is_inspected(link) && matches!(fault, Fault::Gone(_)) {
-            let ended = self.inspection.ended.entry(id).or_default();
+            let ended = self.node_health.inspection.ended.entry(id).or_default();
             *ended = ended.saturating_add(1);
         } else if link.is_ready() && link.stands_for_node() {
             // Another node may be there the next time.
-            self.inspection.ended.remove(&id);
+            self.node_health.inspection.ended.remove(&id);
         }
     }
 
     fn note_role(&mut self, shard: ShardId, id: NodeId, primary: Option<String>) {
-        self.inspection.telling.insert(id);
+        self.node_health.inspection.telling.insert(id);
         let before = match &primary {
-            Some(primary) => self.inspection.replicas.insert(id, primary.clone()),
-            None => self.inspection.replicas.remove(&id),
+            Some(primary) => self.node_health.inspection.replicas.insert(id, primary.clone()),
+            None => self.node_health.inspection.replicas.remove(&id),
         };
         if before == primary {
             return;
@@ -226,17 +226,17 @@ impl Core {
 
     /// Asks nodes for their roles, if it is time. To be called once a second.
     fn ask_for_roles(&mut self) {
-        if self.engine.now < self.inspection.ask_at || !self.settings.inspects_nodes {
+        if self.engine.now < self.node_health.inspection.ask_at || !self.settings.inspects_nodes {
             return;
         }
-        self.inspection.ask_at = self.engine.now + self.limits.inspect_every;
+        self.node_health.inspection.ask_at = self.engine.now + self.limits.inspect_every;
         for ix in self.engine.links.indexes() {
             let link = &self.engine.links[ix];
             let (id, shard) = (link.node, link.shard);
             let is_asked = link.stands_for_node()
                 && link.is_ready()
                 && link.admit(&self.engine.limits).is_ok()
-                && self.inspection.telling.contains(&id);
+                && self.node_health.inspection.telling.contains(&id);
             if !is_asked {
                 continue;
             }
@@ -244,7 +244,7 @@ impl Core {
             let (place, part, owner) = (id.0, shard.0, Owner::Task(TaskKind::Role));
             let asked = || Asked { conn, place, part, owner, kept: Kept::NO };
             self.engine.enqueue_on(ix, INFO_REPLICATION, asked());
-            if self.inspection.behind.contains_key(&id) {
+            if self.node_health.inspection.behind.contains_key(&id) {
                 self.engine.enqueue_on(ix, INFO_SERVER, asked());
             }
         }
@@ -255,11 +255,11 @@ impl Core {
         let (ix, id, shard) =
             (LinkIx::from_u32(ticket.conn.index), NodeId(ticket.place), ShardId(ticket.part));
         let Outcome::Reply(reply) = outcome else { return };
-        self.inspection.note_behind(id, reply);
+        self.node_health.inspection.note_behind(id, reply);
         match Said::read(reply, &self.run_id, false) {
             Said::Primary => self.note_role(shard, id, None),
             Said::Replica(of) => self.note_role(shard, id, Some(of)),
-            Said::Unfit(reason) => self.inspection.unfit.push((ix, reason)),
+            Said::Unfit(reason) => self.node_health.inspection.unfit.push((ix, reason)),
             Said::Nothing => {}
         }
     }
@@ -268,7 +268,7 @@ impl Core {
 impl Proxy {
     /// Once a second: refuses nodes that have become unfit, and asks the others.
     pub(crate) fn inspect_nodes(&mut self) {
-        for (ix, reason) in std::mem::take(&mut self.core.inspection.unfit) {
+        for (ix, reason) in std::mem::take(&mut self.core.node_health.inspection.unfit) {
             self.fail_link(ix, Fault::Refused(reason));
         }
         self.core.ask_for_roles();

@@ -14,7 +14,7 @@ use crate::core::Core;
 use crate::errors;
 use crate::event::CloseReason;
 use crate::features::Asked;
-use crate::features::{Owed, Owner, Session, TaskId, TaskKind};
+use crate::features::{NodeName, Owed, Owner, Session, TaskId, TaskKind};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::local::clients::{Filter, Listing};
@@ -445,7 +445,7 @@ impl Proxy {
     /// connection is gone.
     pub(crate) fn answer_seekers(&mut self, ix: LinkIx) {
         let link = &mut self.core.engine.links[ix];
-        if link.features.asked_name && link.features.name.is_none() && !link.features.hides_name {
+        if link.features.name == NodeName::Asked {
             return;
         }
         let (sought, others) =
@@ -455,7 +455,7 @@ impl Proxy {
         for Seeker { worker, inquiry, .. } in sought {
             let link = &mut self.core.engine.links[ix];
             let findings = match link.features.name {
-                Some(name) if link.features.held_by.is_some() => {
+                NodeName::Known(name) if link.features.held_by.is_some() => {
                     link.features.is_sought = true;
                     Findings::Waits { id: link.node, name }
                 }

@@ -376,14 +376,14 @@ impl Core {
 
     /// The node of `shard`, its primary, has failed.
     pub(crate) fn note_node_failure(&mut self, shard: ShardId) {
-        if let Some(ejection) = &mut self.ejection {
+        if let Some(ejection) = &mut self.node_health.ejection {
             ejection.note_failure(shard, self.engine.now);
         }
     }
 
     /// It answers.
     pub(crate) fn note_node_answer(&mut self, shard: ShardId) {
-        if let Some(ejection) = &mut self.ejection {
+        if let Some(ejection) = &mut self.node_health.ejection {
             ejection.note_answer(shard, self.engine.now);
         }
     }
@@ -470,7 +470,7 @@ impl Proxy {
     /// Keys go to whoever is in, if that has changed.
     #[inline]
     pub(crate) fn remap_if_changed(&mut self) {
-        if self.core.ejection.as_ref().is_some_and(|ejection| ejection.has_changed) {
+        if self.core.node_health.ejection.as_ref().is_some_and(|ejection| ejection.has_changed) {
             self.remap();
         }
     }

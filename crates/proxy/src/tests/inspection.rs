@@ -118,7 +118,7 @@ fn a_shardis_that_has_this_one_as_a_node_is_refused() {
         matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("forwards to this one"))
     );
     assert!(rig.is_closed(conn));
-    assert_eq!(rig.proxy.core.inspection.behind(), "", "nothing is reached through it");
+    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "", "nothing is reached through it");
 }
 
 #[test]
@@ -127,7 +127,7 @@ fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
     let conn = greet(&mut rig);
     rig.sends(conn, &(bulk(&shardis("")) + &bulk(PRIMARY)));
     assert!(rig.is_up(0));
-    assert_eq!(rig.proxy.core.inspection.behind(), "b".repeat(40), "others learn of it");
+    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "b".repeat(40), "others learn of it");
     let own = rig.proxy.core.run_id.clone();
     for _ in 0..60 {
         rig.pass(Duration::from_secs(1));
@@ -142,7 +142,7 @@ fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
         }
     }
     assert!(rig.is_closed(conn));
-    assert_eq!(rig.proxy.core.inspection.behind(), "");
+    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "");
 }
 
 #[test]

@@ -9,13 +9,14 @@ use crate::{ConnId, Limits};
 
 const ARCHITECTURE: &str = include_str!("../../../../ARCHITECTURE.md");
 
-/// The functions of this crate in the table below the heading `## The walk of {title}`.
+/// The functions of this crate and of the engine in the table below the heading `## The walk of {title}`.
 fn walk_of(title: &str) -> Vec<&'static str> {
     let heading = format!("## The walk of {title}\n");
     let (_, rest) = ARCHITECTURE.split_once(&heading).expect("there is this heading");
     let table = rest.split("\n## ").next().unwrap_or_default();
     let cells = table.lines().map(|line| line.split('|').map(str::trim).collect::<Vec<_>>());
-    let ours = cells.filter(|cells| cells.len() > 4 && cells[2].starts_with("crates/proxy/"));
+    let is_ours = |file: &str| file.starts_with("crates/proxy/") || file.starts_with("crates/engine/");
+    let ours = cells.filter(|cells| cells.len() > 4 && is_ours(cells[2]));
     ours.map(|cells| cells[3]).collect()
 }
 

@@ -175,7 +175,8 @@ impl Proxy {
     /// Keys go to whoever is to have them by now.
     pub(crate) fn remap(&mut self) {
         let before = Arc::clone(&self.core.engine.topology);
-        let Some(ejection) = self.core.ejection.as_mut().filter(|ejection| ejection.has_changed) else {
+        let Some(ejection) = self.core.node_health.ejection.as_mut().filter(|ejection| ejection.has_changed)
+        else {
             return;
         };
         let topology = Arc::new(ejection.topology(&before, before.epoch() + 1));
@@ -199,7 +200,7 @@ impl Core {
     /// When somebody who is out may come back.
     #[inline]
     pub(crate) fn ejection_deadline(&self) -> Instant {
-        self.ejection.as_ref().map_or(Instant::NEVER, |ejection| ejection.deadline())
+        self.node_health.ejection.as_ref().map_or(Instant::NEVER, |ejection| ejection.deadline())
     }
 }
 

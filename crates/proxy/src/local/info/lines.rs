@@ -74,7 +74,7 @@ pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
         };
         let in_flight = link.in_flight();
         let address = &core.engine.topology.node(link.node).address;
-        let percent = core.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
+        let percent = core.node_health.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
         let keys = percent.map_or(String::new(), |percent| format!(",slow_start={percent}%"));
         // A string takes all.
         let _ = write!(

@@ -116,7 +116,7 @@ pub(super) const SERVER: &[Field] = &[
     field("shardis_version", From::Fixed(env!("CARGO_PKG_VERSION")), "only shardis has it"),
     field(
         "shardis_behind",
-        From::Text(|facts| facts.core.inspection.behind()),
+        From::Text(|facts| facts.core.node_health.inspection.behind()),
         "run ids of the shardis processes that are nodes of this one, and of those behind them, with commas between; only shardis has it",
     ),
     field("os", From::Text(|_| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)), ""),

@@ -1,0 +1,110 @@
+//! What tasks make of a reply that belongs to one place of a client, or of its loss.
+
+use super::Recipient;
+use crate::core::Core;
+use crate::errors::{self, Lost};
+use crate::features::{Asked, Session, TaskId};
+use crate::pubsub;
+
+/// What the client gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Made<'a> {
+    /// Nothing yet: more is asked, or somebody else fills the place.
+    Nothing,
+    /// The node's reply.
+    AsItIs(&'a [u8]),
+    /// What was written.
+    Written,
+}
+
+impl Made<'_> {
+    /// Something, if `is_written`.
+    pub(super) fn written_if(is_written: bool) -> Self {
+        if is_written { Made::Written } else { Made::Nothing }
+    }
+}
+
+impl Core {
+    /// `task` has got `reply`.
+    pub(super) fn make_of_reply<'a>(
+        &mut self,
+        session: &mut Session,
+        task: TaskId,
+        recipient: Recipient,
+        reply: &'a [u8],
+        out: &mut Vec<u8>,
+    ) -> Made<'a> {
+        match task {
+            TaskId::Exec => return Made::AsItIs(reply),
+            TaskId::Repeat(repeat) if self.repeat(session, recipient.place, repeat, reply) => {
+                return Made::Nothing;
+            }
+            TaskId::Repeat(_) => return Made::AsItIs(reply),
+            TaskId::Mixture(mixture) => {
+                let is_answered = self.answer_mixture(session, mixture, reply, out);
+                if !is_answered {
+                    let (command, queued_us) = (recipient.command, recipient.queued_us);
+                    self.stats.tally.count_reply(command, queued_us, self.engine.now_us, reply);
+                }
+                return Made::written_if(is_answered);
+            }
+            TaskId::Scan(scan) => {
+                let asked = Asked::by_client(recipient.conn, recipient.place);
+                return Made::written_if(self.absorb_page(scan, asked, reply, out));
+            }
+            TaskId::Login(attempt) => self.end_attempt(session, attempt, reply, out),
+            TaskId::Judged(judged) => self.end_judgement(judged, reply, out),
+            TaskId::Receivers(receivers) => pubsub::write_receivers(reply, receivers, out),
+            // Tickets of these name them and not a place; what a merge makes, it makes of losses too.
+            TaskId::Inquiry(_)
+            | TaskId::Subscription
+            | TaskId::Emulation(_)
+            | TaskId::Fan(_)
+            | TaskId::Execution(_)
+            | TaskId::Replay(_)
+            | TaskId::Merge(_) => return Made::Nothing,
+        }
+        Made::Written
+    }
+
+    /// `task` gets no reply.
+    pub(super) fn make_of_loss<'a>(
+        &mut self,
+        session: &mut Session,
+        task: TaskId,
+        lost: &Lost,
+        out: &mut Vec<u8>,
+    ) -> Made<'a> {
+        let text = match task {
+            TaskId::Exec | TaskId::Mixture(_) => errors::text_of_exec(lost),
+            _ => lost.text(),
+        };
+        match task {
+            TaskId::Exec | TaskId::Receivers(_) => {}
+            TaskId::Mixture(mixture) => self.lose_mixture(session, mixture),
+            TaskId::Login(attempt) => drop(self.lose_attempt(session, attempt)),
+            TaskId::Judged(judged) => drop(self.forget_judgement(judged)),
+            TaskId::Repeat(repeat) => self.forget_repeat(repeat),
+            TaskId::Scan(scan) => {
+                let error = errors::reply(&text);
+                self.stats.counters.errors += u64::from(self.end_scan(scan, &error, out));
+                return Made::Written;
+            }
+            TaskId::Inquiry(_)
+            | TaskId::Subscription
+            | TaskId::Emulation(_)
+            | TaskId::Fan(_)
+            | TaskId::Execution(_)
+            | TaskId::Replay(_)
+            | TaskId::Merge(_) => return Made::Nothing,
+        }
+        self.write_loss(&text, out)
+    }
+
+    /// The client gets the error `text`.
+    pub(super) fn write_loss<'a>(&mut self, text: &str, out: &mut Vec<u8>) -> Made<'a> {
+        self.stats.counters.errors += 1;
+        errors::write(out, text);
+        Made::Written
+    }
+}
