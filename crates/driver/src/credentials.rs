@@ -1,4 +1,4 @@
-//! Who we are and whom we trust, made of PEM text: what a handshake needs. Reads no file.
+//! Certificates, keys and trusted authorities for a handshake, made of PEM text. Reads no file.
 
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::client::verify_server_name;
@@ -26,7 +26,7 @@ pub enum CredentialsError {
         "there is no key in it that can be read; it should have a part BEGIN PRIVATE KEY, without a passphrase"
     )]
     NoKey,
-    /// What should be PEM is not.
+    /// The text is not PEM.
     #[error("it is no PEM: {0}")]
     Pem(pem::Error),
     /// The key is of another certificate, or of a kind that is not supported.
@@ -35,7 +35,7 @@ pub enum CredentialsError {
     /// A certificate of an authority cannot be trusted.
     #[error("the authority's certificate cannot be used: {0}")]
     Authority(String),
-    /// What rustls refuses otherwise.
+    /// Another refusal of rustls.
     #[error("{0}")]
     Other(Error),
 }
@@ -136,7 +136,7 @@ impl ResolvesServerCert for ByName {
 pub enum Trust<'a> {
     /// These, in PEM.
     Authorities(&'a [u8]),
-    /// Whom this system trusts.
+    /// The authorities that this system trusts.
     System,
     /// Anybody: the connection is encrypted, but nobody knows with whom.
     Anybody,

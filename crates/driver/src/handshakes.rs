@@ -107,7 +107,7 @@ fn refusal(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, reason)
 }
 
-/// What became of a pending client.
+/// The result of a pending client.
 #[derive(Debug)]
 pub enum Verdict {
     /// It may come in.

@@ -5,7 +5,7 @@ use crate::socket::canonical;
 use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader};
 use std::net::{IpAddr, SocketAddr};
 
-/// What a header says.
+/// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
     /// Its length.

@@ -68,7 +68,7 @@ use std::time::{Duration, Instant};
 use stdx::Id;
 use tls::Account;
 
-/// What happened.
+/// An event.
 #[derive(Debug)]
 pub enum Event<'a> {
     /// A connection that was asked for is there.
@@ -110,7 +110,7 @@ pub struct Driver {
     received: usize,
     /// Clients whose connections have no id yet.
     handshakes: Handshakes,
-    /// What connections with TLS hold.
+    /// Bytes that connections with TLS hold.
     tls: Account,
     /// See [`Driver::set_busy_poll`].
     busy_poll: Duration,
@@ -168,7 +168,7 @@ impl Driver {
         })
     }
 
-    /// What other threads end a [`Driver::wait`] with. At most one per driver.
+    /// Ends a [`Driver::wait`] from another thread. At most one per driver.
     pub fn waker(&self) -> io::Result<Waker> {
         Waker::new(self.poll.registry(), WAKER)
     }
@@ -365,7 +365,7 @@ impl Driver {
         conn.map_or(Ok(0), |conn| conn.send(&self.buffer[..self.received]))
     }
 
-    /// What the last [`Event::Received`] brought.
+    /// The bytes of the last [`Event::Received`].
     pub fn received(&self) -> &[u8] {
         &self.buffer[..self.received]
     }
@@ -426,7 +426,7 @@ impl Driver {
     }
 }
 
-/// What a look at one connection brought.
+/// The result of a look at one connection.
 enum Advance {
     Nothing,
     Connected,

@@ -44,7 +44,7 @@ impl Socket {
         matches!(self, Socket::Tls(tls) if tls.has_sealed())
     }
 
-    /// What TLS says before a connection is closed: that nothing was cut off.
+    /// The close_notify of TLS: nothing was cut off.
     pub(crate) fn say_goodbye(&mut self) {
         if let Socket::Tls(tls) = self {
             tls.say_goodbye();
@@ -163,7 +163,7 @@ impl Driver {
             Interest::READABLE | Interest::WRITABLE,
         )?;
         let mut conn = Conn::new(id, pending_client.socket, false);
-        // What it has sent behind its handshake may be here already, and the kernel does not know.
+        // Bytes behind its handshake may be here already, and the kernel does not know.
         conn.readable = true;
         self.place(conn);
         self.list_now(id.index as usize);

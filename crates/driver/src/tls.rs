@@ -36,7 +36,7 @@ pub(crate) struct TlsStream<S> {
     account: Account,
 }
 
-/// What one stream holds, in a sum over all streams of a driver.
+/// Bytes that one stream holds, in a sum over all streams of a driver.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     sum: Arc<AtomicUsize>,
@@ -69,16 +69,16 @@ impl Drop for Account {
     }
 }
 
-/// What one read brought.
+/// The result of one read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Bytes at the start of the buffer.
     pub len: usize,
-    /// What follows.
+    /// The next step.
     pub then: Then,
 }
 
-/// What follows on a read.
+/// The next step after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     /// Nothing, until the socket has more.
@@ -91,7 +91,8 @@ pub(crate) enum Then {
 
 /// Bytes sealed at a time: the largest record. So a blocked stream holds one record beside its user's copy of it.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// A handshake takes some KiB, with a client's chain of certificates perhaps ten. Who sends more is after our memory.
+/// A handshake takes some KiB, with a client's chain of certificates perhaps ten. A peer that sends more wants our
+/// memory.
 const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
 const DAY_S: u64 = 24 * 60 * 60;
 /// Read at once during a handshake: a flight seldom has more.
@@ -299,7 +300,7 @@ fn failed(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("TLS: {reason}"))
 }
 
-/// What rustls says, in words for an operator where its own are none.
+/// The error of rustls, in words for an operator where its own are none.
 fn explain(error: &Error) -> String {
     match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the peer does not speak TLS".to_owned(),

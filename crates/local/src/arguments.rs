@@ -1,11 +1,11 @@
-//! What `shardis local` is told, and what it makes of it.
+//! The arguments of `shardis local`, and their meaning.
 
 use super::layout::Shape;
 use clap::Args;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 
-/// What `shardis local` is told.
+/// The arguments of `shardis local`.
 #[derive(Clone, Debug, Default, Args)]
 #[command(
     next_line_help = true,

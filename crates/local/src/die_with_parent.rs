@@ -10,7 +10,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
-/// What `shardis die-with-parent` is told.
+/// The arguments of `shardis die-with-parent`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct DieWithParentArgs {
     /// Process that must not end before the program

@@ -34,7 +34,7 @@ pub(super) fn remove(path: &Path) {
     }
 }
 
-/// The folder of one start. What nobody may keep goes with this value.
+/// The folder of one start. A temporary folder is removed with this value.
 #[derive(Debug)]
 pub(super) struct Folder {
     path: PathBuf,

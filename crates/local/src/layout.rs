@@ -1,4 +1,4 @@
-//! What a topology consists of, as plain values: who there is, who copies whom, what each is told in its configuration.
+//! The parts of a topology, as plain values: the members, who copies whom, what each is told in its configuration.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;
@@ -17,7 +17,7 @@ pub(super) enum Shape {
     Cluster { nodes: u16 },
 }
 
-/// What a process is started as. What it is later, a failover may decide.
+/// The role of a process at its start. A failover may change it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Job {
     Primary {
@@ -34,7 +34,7 @@ pub(super) enum Job {
 /// One process of a topology.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Member {
-    /// What it is called, and its folder.
+    /// Its name, and that of its folder.
     pub(super) name: String,
     pub(super) job: Job,
 }
@@ -123,7 +123,7 @@ impl fmt::Display for Shape {
     }
 }
 
-/// What sentinels call a set.
+/// The name of a set for sentinels.
 pub(super) fn set_name(shard: usize) -> String {
     format!("set-{shard}")
 }
@@ -136,7 +136,7 @@ pub(super) struct Layout {
     pub(super) ports: Vec<u16>,
 }
 
-/// What all members have in common.
+/// Settings that all members share.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Habits {
     /// Whether data is kept on disk.

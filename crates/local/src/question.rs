@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A process on this machine that lives answers far sooner, but on a loaded machine: to give up ends the start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// What a node said, as its wire bytes; never an error.
+/// The reply of a node, as its wire bytes; never an error.
 pub(super) struct Answer(Vec<u8>);
 
 /// Asks the server on `port`. An error reply is an error.

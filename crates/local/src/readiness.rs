@@ -52,7 +52,7 @@ pub(super) fn sentinel_is_ready(port: u16, layout: &Layout) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes strangers acquainted and gives the slots away. What follows is [`know_each_other`].
+/// Makes strangers acquainted and gives the slots away. The next step is [`know_each_other`].
 pub(super) fn introduce(layout: &Layout) -> Result<()> {
     let first = layout.ports[0].to_string();
     for (index, (member, port)) in layout.members().enumerate() {

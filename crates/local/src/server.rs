@@ -4,7 +4,7 @@ use anyhow::{Context, Result, anyhow, ensure};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// What it may be called, the first that is there is taken.
+/// Its possible names; the first one on PATH is taken.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
 /// Programs that install others, and what to tell them.
@@ -42,7 +42,7 @@ fn on_path(name: &str) -> Option<PathBuf> {
     std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file())
 }
 
-/// What installs a server here; everything that might, if nothing of it is on PATH.
+/// Commands that install a server here; all of them, if none of their programs is on PATH.
 fn installers() -> Vec<&'static str> {
     let here = INSTALLERS.into_iter().filter(|(program, _)| on_path(program).is_some());
     let here: Vec<&str> = here.map(|(_, line)| line).collect();

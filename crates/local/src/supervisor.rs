@@ -74,7 +74,7 @@ fn supervise(child: &mut Child, events: &Receiver<Event>) -> Result<ExitStatus> 
     }
 }
 
-/// What our child leaves behind becomes ours, so that we can end it.
+/// Orphans of our child become our children, so that we can end them.
 fn adopt_orphans() {
     // Without it the kernel ends the nodes all the same; only what they forked would live on for a while.
     #[cfg(target_os = "linux")]

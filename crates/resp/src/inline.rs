@@ -1,4 +1,4 @@
-//! Inline requests: a line of words instead of RESP. What people type into nc, and what health checks send.
+//! Inline requests: a line of words instead of RESP. People type them into nc, and health checks send them.
 //!
 //! The rules are those of Redis's `sdssplitargs`: words are separated by blanks; `"…"` knows `\n \r \t \b \a`, `\xHH` and
 //! `\` before anything else; `'…'` knows only `\'`; a closing quote must be followed by a blank or the end. Vertical tab

@@ -39,7 +39,7 @@ pub enum ReplyError {
     LineTooLong,
 }
 
-/// What [`Scanner::pass`] found.
+/// The result of [`Scanner::pass`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passed {
     /// Bytes that belong to it.
@@ -192,7 +192,7 @@ pub fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
     match values {
         [b'$', text @ ..] => {
             let Some(header) = short_header(text) else {
-                // What a GET of a key gets that is not there.
+                // The reply to a GET of a missing key.
                 return matches!(text, [b'-', b'1', b'\r', b'\n', ..]).then_some(5);
             };
             if header.number() as i64 > limits.bulk_bytes_max {
@@ -201,7 +201,7 @@ pub fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
             let end = header.end() + header.number();
             matches!(text.get(end..), Some([b'\r', b'\n', ..])).then_some(1 + end + 2)
         }
-        // What every SET gets.
+        // The reply to every SET.
         [b'+', b'O', b'K', b'\r', b'\n', ..] => Some(5),
         [b':', text @ ..] => short_header(text).map(|header| 1 + header.end()),
         _ => None,

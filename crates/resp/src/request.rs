@@ -106,7 +106,7 @@ impl Default for RequestLimits {
     }
 }
 
-/// What a look at the unread bytes found.
+/// The result of a scan of the unread bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scanned {
     /// The first `len` bytes are one request in RESP form; its spans are in the list given to the call.

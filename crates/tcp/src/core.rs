@@ -1,12 +1,13 @@
-//! What one worker of `shardis tcp` knows, and its border: events and time in, actions out. Touches no socket and no clock.
+//! The state of one worker of `shardis tcp`, and its border: events and time in, actions out. Touches no socket and no
+//! clock.
 //!
 //! ```text
 //!     client ══ bytes ══► up ══► node          each way has at most one read's bytes waiting: while there are any, its
 //!     client ◄══ down ◄══ bytes ══ node        source is not read from
 //! ```
 //!
-//! What a read brings goes out from the buffer into which it was read: [`Core::target_of`] says where to. Only what the target
-//! did not take is kept here ([`Core::keep`]).
+//! Bytes go out from the buffer into which they were read: [`Core::target_of`] names their target. Only bytes that the target
+//! did not take are kept here ([`Core::keep`]).
 
 use crate::nodes::{Nodes, Verdict};
 use crate::pairs::Pair;
@@ -141,7 +142,7 @@ impl Core {
         self.actions.pop_front()
     }
 
-    /// What the log should know.
+    /// Notices for the log.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.notices.pop_front()
     }

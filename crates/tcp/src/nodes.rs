@@ -66,7 +66,7 @@ pub struct Nodes {
 
 #[derive(Debug)]
 struct Node {
-    /// What it is called in the log and hashed by.
+    /// Its name in the log, which is also hashed.
     name: String,
     weight: u32,
     clients: u32,

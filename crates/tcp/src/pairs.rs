@@ -52,7 +52,7 @@ enum State {
 /// One direction.
 #[derive(Debug, Default)]
 struct Way {
-    /// What the target did not take. Its source is not read from meanwhile.
+    /// Bytes that the target did not take. Their source is not read from meanwhile.
     waiting: ByteQueue,
     /// The source will send no more.
     ended: bool,
@@ -83,7 +83,7 @@ impl Core {
         if let Some(entry) = self.pairs.get_mut(pair) {
             entry.client = client;
         }
-        // What it says waits in its socket until there is somebody to say it to.
+        // Its bytes wait in its socket until there is a node for them.
         self.actions.push_back(Action::Pause { conn: client });
         self.try_next(pair, "no node is configured", nodes, now);
         client

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// What a node must do to pass.
+/// The check that a node must pass.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Kind {
     /// Nothing: it is not looked at.
@@ -34,7 +34,7 @@ impl FromStr for Kind {
 /// How nodes are looked at.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
-    /// What a node must do to pass.
+    /// The check that a node must pass.
     pub kind: Kind,
     /// From the start of one probe to that of the next.
     pub every: Duration,
@@ -48,7 +48,7 @@ pub(crate) struct Probe {
     state: State,
     /// When the next begins.
     next_at: Instant,
-    /// What the node has said.
+    /// Bytes that the node has sent.
     said: Vec<u8>,
 }
 
@@ -113,7 +113,7 @@ impl Core {
         }
     }
 
-    /// What the node is to be asked. A fresh socket takes all of it.
+    /// The question to the node. A fresh socket takes all of it.
     pub fn question(&self, node: usize) -> &[u8] {
         match self.probes.get(node).map(|probe| probe.state) {
             Some(State::Asking { .. }) => &self.check.question,

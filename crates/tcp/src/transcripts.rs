@@ -12,7 +12,7 @@ struct Rig {
     core: Core,
     nodes: Nodes,
     now: Instant,
-    /// What each connection was sent and the test has not taken yet.
+    /// Bytes sent to each connection that the test has not taken yet.
     sent: BTreeMap<Id, Vec<u8>>,
     /// Connections to nodes in the order in which they were asked for.
     asked: Vec<(usize, Id)>,
@@ -225,7 +225,7 @@ fn what_a_lost_node_has_said_still_arrives() {
     rig.receive(node, b"+OK\r\n");
     rig.closed(node, "reset");
     assert!(rig.closed.is_empty() && rig.finished.is_empty());
-    // What the client says meanwhile has nowhere to go, and does not stop it from being heard.
+    // Bytes of the client have nowhere to go meanwhile, and do not stop its reads.
     rig.receive(client, b"SET a 1\r\n");
     assert!(!rig.paused.contains(&client));
     rig.make_room(client, 100);

@@ -8,7 +8,7 @@ use crate::bits::{Bits, Line};
 use crate::user::{FirstArgs, KeyPattern, Rights, Selector, User};
 use command::{Acl, Number};
 
-/// What `ACL GETUSER` says of the commands, keys and channels that may be used together.
+/// Commands, keys and channels that may be used together, as `ACL GETUSER` shows them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Description {
     /// `-@all +get`
@@ -31,7 +31,7 @@ impl User {
         words.join(&b' ')
     }
 
-    /// What it is beside its passwords and rights, in Redis's order.
+    /// Its flags beside passwords and permissions, in Redis's order.
     pub fn flags(&self) -> Vec<&'static str> {
         let mut flags = vec![if self.enabled { "on" } else { "off" }];
         flags.extend(self.free.then_some("nopass"));
@@ -47,12 +47,12 @@ impl User {
         self.passwords.iter().map(|hash| hash.to_hex())
     }
 
-    /// What it may do by the rules outside of parentheses.
+    /// Permissions by the rules outside of parentheses.
     pub fn root(&self) -> Description {
         self.root.description()
     }
 
-    /// What else it may do: one for each pair of parentheses.
+    /// Further permissions: one for each pair of parentheses.
     pub fn selectors(&self) -> impl ExactSizeIterator<Item = Description> + '_ {
         self.selectors.iter().map(Selector::description)
     }

@@ -1,4 +1,4 @@
-//! Who clients are and what they may do: the access control lists (ACL) of Redis 7.0, without IO.
+//! Users and their permissions: the access control lists (ACL) of Redis 7.0, without IO.
 //!
 //! ```text
 //!   acl file, SETUSER ─► rules ─► User ─┬─► permission: may this request be carried out?

@@ -5,7 +5,7 @@ use command::{Command, Flags, Number};
 use resp::Request;
 use stdx::glob;
 
-/// What a user may not do. The later a variant stands, the closer the user came; it is told of the closest.
+/// The reason of a denial. The later a variant stands, the closer the user came; it is told of the closest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// The command.
@@ -20,7 +20,7 @@ impl User {
     /// Whether `request`, which asks for `command`, may be carried out. Costs a bit test for each selector until one
     /// lets the request pass, and a pattern match for each key and pattern where not all keys are allowed.
     ///
-    /// What a script does is not known here: its keys are those that the request names.
+    /// The effects of a script are not known here: its keys are those that the request names.
     pub fn permits(&self, command: &Command, number: Number, request: &Request<'_>) -> Result<(), Denied> {
         let mut closest = Denied::Command;
         for selector in self.all_selectors() {

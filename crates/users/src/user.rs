@@ -108,7 +108,7 @@ pub struct User {
     /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. Nodes do as they are configured; it is only shown.
     pub(crate) sanitizes: Option<bool>,
     pub(crate) passwords: Vec<Hash>,
-    /// What it may do by the rules outside of parentheses.
+    /// Permissions by the rules outside of parentheses.
     pub(crate) root: Selector,
     /// Other things that it may do.
     pub(crate) selectors: Vec<Selector>,
@@ -281,7 +281,7 @@ pub(crate) struct Rights {
 impl Rights {
     pub(crate) const ALL: Rights = Rights { read: true, write: true };
 
-    /// What a command does with the keys of a spec with these flags.
+    /// The use of keys by a command, from the flags of their spec.
     pub(crate) fn needed(flags: KeyFlags) -> Rights {
         const WRITES: KeyFlags = KeyFlags::INSERT.and(KeyFlags::DELETE).and(KeyFlags::UPDATE);
         Rights { read: flags.contains(KeyFlags::ACCESS), write: flags.intersects(WRITES) }

@@ -23,7 +23,7 @@ const REQUESTS: usize = 25;
 
 /// Glob patterns and what may match them.
 const GLOBS: &str = "a a* *b k? [a-c]* [^a]* \\* * ab abc {t}d b** [z k";
-/// What requests are made of beside commands.
+/// Arguments of requests.
 const WORDS: &str = "a ab abc b k kb z {t}d c1 * [z 0 1 2 3 -1 STORE STREAMS BY GET KEYS LEFT COUNT m set u8";
 
 /// The seed is the same in every run unless the environment names another.
@@ -40,7 +40,7 @@ fn lines() -> Vec<&'static Command> {
     lines.filter(|command| command.since.is_in(Server::Redis(7, 0))).collect()
 }
 
-/// What users are made of.
+/// Rules of users.
 struct Source {
     prng: Prng,
     lines: Vec<&'static Command>,
@@ -81,7 +81,7 @@ impl Source {
         }
     }
 
-    /// What is no rule, or hardly one.
+    /// Invalid rules, and odd ones.
     fn noise(&mut self) -> String {
         let letters: Vec<char> = "+-@~%&()|RW*?[]ag on".chars().collect();
         let len = self.prng.below(5);

@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 struct Way {
     bytes: VecDeque<u8>,
-    /// What it holds at most; more waits.
+    /// Bytes that it holds at most; more wait.
     capacity: usize,
-    /// What one read gives at most.
+    /// Bytes that one read gives at most.
     step: usize,
     is_shut: bool,
 }
