@@ -14,6 +14,7 @@ mod log_lines;
 mod measure;
 mod permissions;
 mod ratchet;
+mod sentences;
 mod shape;
 mod source;
 mod tree;
@@ -81,6 +82,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         findings.extend(permissions::apply(source, suspicions));
         findings.extend(help::check(source));
         findings.extend(words::long_names(source));
+        findings.extend(sentences::check(source));
         findings.extend(log_lines::check(source));
     }
     findings.extend(walk::check(&tree));
