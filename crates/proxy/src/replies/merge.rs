@@ -422,7 +422,7 @@ impl Merge {
         match &self.failure {
             Some((_, Failure::Node(error))) => out.extend_from_slice(error),
             Some((_, Failure::Lost(lost))) if self.may_have_run && !self.reads => {
-                errors::write(out, &errors::text_of_part(&lost));
+                errors::write(out, &errors::text_of_part(lost));
             }
             Some((_, Failure::Lost(lost))) => errors::write(out, &lost.text()),
             None => errors::write(out, errors::MERGE_FAILED),
