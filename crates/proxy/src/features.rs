@@ -268,6 +268,6 @@ mod tests {
         // A look into a box would cost each request more than these few bytes more cost an idle client. Eight of them are
         // for the generation of its profile, and eight for keys that are watched on several shards.
         assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
-        assert!(Replies::<TaskId>::PLACE_BYTES <= 32);
+        assert_eq!(Replies::<TaskId>::PLACE_BYTES, 32);
     }
 }
