@@ -177,7 +177,7 @@ fn signed(byte: u8) -> u32 {
 mod tests {
     use super::*;
 
-    /// What the vectors below are of: every length of a last block, one byte and three, bytes from 0x80 up.
+    /// Inputs of the vectors below: every length of a last block, one byte and three, bytes from 0x80 up.
     const KEYS: [&[u8]; 12] = [
         b"a",
         b"ab",

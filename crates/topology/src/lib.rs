@@ -1,4 +1,4 @@
-//! Who owns which key: hash functions, tag rules and distributions, joined in one immutable [`Topology`].
+//! The owner of each key: hash functions, tag rules and distributions, joined in one immutable [`Topology`].
 //!
 //! ```text
 //!     key ─► TagRule::tag ─► HashFunction::hash ─► modulo, ring or slots ─► ShardId

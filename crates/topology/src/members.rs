@@ -34,7 +34,7 @@ pub struct Node {
     pub shard: Option<ShardId>,
     /// The zone in which it is, if that is known.
     pub zone: Option<String>,
-    /// What its cluster calls it for life, if that is known.
+    /// Its id in the cluster, if known.
     pub identity: Option<Arc<str>>,
     gone_at: u64,
 }
@@ -66,10 +66,10 @@ impl Shard {
     }
 }
 
-/// What discovery knows of one shard.
+/// One shard as discovered.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardSpec {
-    /// What people call it.
+    /// Its name.
     pub name: String,
     /// The node that takes writes, if there is one.
     pub primary: Option<NodeSpec>,

@@ -29,7 +29,7 @@ impl Modulo {
         Modulo { shards: order.into(), ends: if all_of_weight_1 { Box::default() } else { ends }, places }
     }
 
-    /// What a hash is divided by; not 0.
+    /// The divisor of hashes; not 0.
     #[inline]
     pub(crate) fn places(&self) -> u32 {
         self.places

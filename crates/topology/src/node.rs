@@ -106,11 +106,11 @@ pub struct NodeSpec {
     pub address: Address,
     /// How much of the keys it takes in relation to the others: 1 to [`WEIGHT_MAX`].
     pub weight: u32,
-    /// What places it on a ring instead of its address, so that it can move without losing its keys.
+    /// The name that places it on a ring instead of its address, so that it can move without losing its keys.
     pub name: Option<String>,
     /// Its zone, for clients that read from near nodes.
     pub zone: Option<String>,
-    /// What its cluster calls it for life, if it is one of a cluster: its address may be another's tomorrow.
+    /// Its id in the cluster, if it is one of a cluster: its address may be another's tomorrow.
     pub identity: Option<Arc<str>>,
     /// Its replicas, which have no replicas themselves.
     pub replicas: Vec<NodeSpec>,
@@ -138,13 +138,13 @@ impl NodeSpec {
         (1..=ZONE_BYTES_MAX).contains(&text.len()) && text.bytes().all(of_a_label)
     }
 
-    /// What users see: the given name, or else the address.
+    /// The label for users: the given name, or else the address.
     pub fn label(&self) -> String {
         self.name.clone().unwrap_or_else(|| self.address.to_string())
     }
 
-    /// What twemproxy calls the node (`conf_add_server` in nc_conf.c), and sorts and hashes it by: the given name, or
-    /// else `host:port`, without the port if it is memcached's; a unix socket is `path:`, because twemproxy counts
+    /// The name of the node in twemproxy (`conf_add_server` in nc_conf.c), and sorts and hashes it by: the given name,
+    /// or else `host:port`, without the port if it is memcached's; a unix socket is `path:`, because twemproxy counts
     /// the colon in and then finds no port.
     pub fn ring_name(&self) -> String {
         match (&self.name, &self.address) {

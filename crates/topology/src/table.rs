@@ -1,4 +1,4 @@
-//! What a key's hash is looked up in, and how shards that were left out get their keys back.
+//! The table for hashes of keys, and the slow start of ejected shards.
 //!
 //! ```text
 //!   shard 1 is out ───────────► all tenths of the keys: as if shard 1 had not been given
@@ -30,7 +30,7 @@ impl Returning {
     pub const ALL_TENTHS: u8 = 10;
 }
 
-/// What a hash is looked up in.
+/// The table for hashes.
 #[derive(Clone)]
 pub(crate) enum Table {
     Modulo(Modulo),
@@ -67,8 +67,8 @@ impl Table {
         }
     }
 
-    /// That from which `out` are left out, while those of `returning` have a part of their keys. What this one has ready
-    /// of it, since it left out `out_before`, is not made again: a ring takes long.
+    /// That from which `out` are left out, while those of `returning` have a part of their keys. Parts that this table
+    /// has already, since it left out `out_before`, are not built again: a ring takes long.
     pub(crate) fn without(
         &self,
         out_before: &[ShardId],
@@ -160,7 +160,7 @@ mod tests {
         Topology::new(1, &spec).expect("valid")
     }
 
-    /// Who owns each of a number of keys.
+    /// The owners of a number of keys.
     fn owners(topology: &Topology) -> Vec<u32> {
         (0..KEYS).map(|number| topology.shard_of(format!("key{number}:x").as_bytes()).0).collect()
     }

@@ -110,7 +110,7 @@ fn tag_at_end(key: &[u8]) -> Option<&[u8]> {
     Some(&inner[open + 1..])
 }
 
-/// What `{(.+)}$` captures. The match is the leftmost one and `.+` takes all it can: so from the first `{` that no
+/// The capture of `{(.+)}$`. The match is the leftmost one and `.+` takes all it can: so from the first `{` that no
 /// line feed separates from the final `}`.
 fn tag_of_pattern(key: &[u8]) -> Option<&[u8]> {
     let inner = key.strip_suffix(b"\n").unwrap_or(key).strip_suffix(b"}")?;

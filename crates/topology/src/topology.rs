@@ -18,11 +18,11 @@ pub struct TopologySpec {
     pub distribution: Distribution,
     /// How a key becomes a hash; crc32a if left out. Slots take crc16-redis and nothing else.
     pub hash: Option<HashFunction>,
-    /// What counts of a key. If left out: sml for modulo, none for twemproxy's ketama and modula, redis for slots.
+    /// The hash tag rule. If left out: sml for modulo, none for twemproxy's ketama and modula, redis for slots.
     pub tag_rule: Option<TagRule>,
 }
 
-/// Who owns which key, as of one epoch. It never changes: another list of nodes is another topology.
+/// The owners of all keys, as of one epoch. It never changes: another list of nodes is another topology.
 ///
 /// ```
 /// use topology::{ShardId, Topology, TopologySpec, parse_nodes};
@@ -42,11 +42,11 @@ pub struct Topology {
     tag_rule: TagRule,
     hash: HashFunction,
     table: Table,
-    /// What the table was made from; empty for a cluster.
+    /// The nodes of the table; empty for a cluster.
     placed: Arc<[NodeSpec]>,
-    /// Who of them owns no keys for now.
+    /// Those of them that own no keys for now.
     out: Arc<[ShardId]>,
-    /// Who of them owns but a part of his keys for now.
+    /// Those of them that own only a part of their keys for now.
     returning: Arc<[Returning]>,
     is_cluster: bool,
     is_discovered: bool,
@@ -164,12 +164,12 @@ impl Topology {
         Topology { epoch, table, out: out.into(), returning: returning.into(), ..self.clone() }
     }
 
-    /// Who owns no keys for now.
+    /// Shards that own no keys for now.
     pub fn out(&self) -> &[ShardId] {
         &self.out
     }
 
-    /// Who owns but a part of his keys for now.
+    /// Shards that own only a part of their keys for now.
     pub fn returning(&self) -> &[Returning] {
         &self.returning
     }
@@ -414,7 +414,7 @@ mod tests {
     use super::*;
     use crate::parse_nodes;
 
-    /// What `list` and the options ask for; an empty option is left out.
+    /// The topology of `list` and the options; an empty option is left out.
     fn topology(
         list: &str,
         distribution: &str,
@@ -430,7 +430,7 @@ mod tests {
         Topology::new(7, &spec)
     }
 
-    /// Who owns each of `keys`.
+    /// The owners of `keys`.
     fn owners<const N: usize>(topology: &Topology, keys: [&str; N]) -> [u32; N] {
         keys.map(|key| topology.shard_of(key.as_bytes()).0)
     }

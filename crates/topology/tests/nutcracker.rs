@@ -145,7 +145,7 @@ fn other_addresses_place_keys_as_nutcracker_does() {
 /// One node of a pool, in this process.
 #[derive(Clone)]
 struct Node {
-    /// What it answers to every request.
+    /// Its reply to every request.
     number: usize,
     /// Its line in nutcracker's configuration.
     line: String,
@@ -157,7 +157,7 @@ struct Node {
 struct Pool {
     /// Its name in the configuration, and of its socket.
     name: String,
-    /// What it is, for messages.
+    /// Its description for messages.
     title: String,
     /// Its lines in the configuration.
     config: String,

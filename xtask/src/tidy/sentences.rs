@@ -6,7 +6,7 @@
 use super::Finding;
 use super::source::Source;
 
-const CRATES: &[&str] = &["driver", "local", "resp", "stdx", "tcp", "users"];
+const CRATES: &[&str] = &["driver", "local", "resp", "stdx", "tcp", "topology", "users"];
 const BEGINNINGS: &[&str] = &["What", "Who", "Whoever", "Whom"];
 /// With "So" before them.
 const QUANTITIES: &[&str] = &["long", "many", "much", "often"];

@@ -33,7 +33,7 @@ pub struct ClusterSettings {
     pub period: Duration,
     /// Nodes speak TLS.
     pub is_tls: bool,
-    /// What they are told first, if anything: AUTH.
+    /// Bytes that they get first, if any: AUTH.
     pub greeting: Option<Vec<u8>>,
     /// For jitter and choice.
     pub seed: u64,

@@ -1,4 +1,4 @@
-//! What a node of a Redis Cluster says about all of them: CLUSTER INFO, NODES, SHARDS and SLOTS taken apart.
+//! The view of a node of a Redis Cluster of all nodes: CLUSTER INFO, NODES, SHARDS and SLOTS taken apart.
 // tidy: allow(endpoint): Redis's word in CLUSTER SHARDS
 
 use super::reach::resolve;

@@ -39,7 +39,7 @@ struct Claim {
     epoch: u64,
 }
 
-/// What an answer was good for.
+/// The effect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It was taken over as far as it knows more than we do.
@@ -176,7 +176,7 @@ impl ClusterMap {
         })
     }
 
-    /// Forgets nodes that the cluster has forgotten. Who owns a slot stays until somebody else takes it.
+    /// Forgets nodes that the cluster has forgotten. The owner of a slot stays until another node takes it.
     fn forget_all_but(&mut self, answer: &Answer) {
         let kept: HashSet<&str> = answer.nodes.iter().map(|member| member.id.as_str()).collect();
         let owners: HashSet<String> = self.owners().into_iter().map(str::to_owned).collect();

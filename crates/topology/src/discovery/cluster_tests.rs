@@ -23,7 +23,7 @@ fn address(text: &str) -> Address {
     tcp(host, port.parse().expect("a port")).expect("valid")
 }
 
-/// What `replies` say, as a node at `asked` gave them.
+/// The answer in `replies` of a node at `asked`.
 fn digest(replies: &Replies, asked: &str, is_tls: bool) -> Result<Answer, String> {
     replies.digest(Asked { address: &address(asked), is_tls })
 }
@@ -159,7 +159,7 @@ fn lines_of_every_age_are_understood() {
         // A node that was never told its own address.
         ("a :6379@16379 myself,master - 0 0 1 connected 0", "seed:6379 [] 0-0"),
         ("a fe80::1:6379@16379 master - 0 0 1 connected 0", "[fe80::1]:6379 [] 0-0"),
-        // What is on its way is still here, and what is to come is not.
+        // Migrating slots are still here, and importing ones are not.
         ("a 10.0.0.1:1@2 myself,master - 0 0 1 connected 0-3 [3->-bb] [77-<-cc]", "10.0.0.1:1 [] 0-3"),
         // Redis 7.0 and 7.2: a host name, and fields with names.
         ("a 10.0.0.1:1@2,h.example.org,shard-id=69bc master - 0 0 1 connected 9", "10.0.0.1:1 [] 9-9"),
@@ -370,7 +370,7 @@ fn discovery(seeds: &[&str], seed: u64) -> Discovery {
     Discovery::Cluster(Box::new(ClusterDiscovery::new(settings)))
 }
 
-/// What a node of an old Redis that sees `lines` answers.
+/// The answer of a node of an old Redis that sees `lines`.
 fn node(epoch: u64, lines: String) -> impl FnMut(&[String]) -> Option<Vec<u8>> {
     move |request| match request[1].as_str() {
         "INFO" => Some(bulk(&format!("cluster_state:ok\r\ncluster_current_epoch:{epoch}\r\n"))),
@@ -510,7 +510,7 @@ fn what_comes_late_is_joined_as_any_answer_is() {
     );
     world.run_for(Duration::from_millis(2));
     assert_eq!(lines(&world.views[1].shards)[1], "d:1 [] 10000-10000");
-    // Who answers late, with what was true when it was asked, takes nothing back.
+    // A late answer, true when it was asked for, reverts nothing.
     let mut world = world_that_has_grown(1);
     for late in ["a:1", "b:1", "c:1"] {
         world.slow.insert(late.to_owned(), Duration::from_millis(400));
@@ -546,8 +546,8 @@ fn redirect_to_an_unknown_node_is_followed_for_two_seconds() {
 fn a_node_that_turns_out_to_be_down_is_not_waited_for() {
     let mut world = world();
     world.run_for(Duration::from_secs(5));
-    // It is frozen. What workers notice first is that requests are late, so that a newer map would be good: it may be the
-    // very node that is asked for one.
+    // It is frozen. Workers first notice late requests, so that a newer map would be good: it may be the very node that
+    // is asked for one.
     world.cut.insert("a:1".to_owned());
     world.wish(Wish::Redirected(address("a:1")));
     world.run_for(Duration::from_millis(50));
@@ -710,8 +710,8 @@ impl Model {
         self.record();
     }
 
-    /// What a node answers that has heard of each other one at some time, and that may be cut off. Of itself it knows all,
-    /// unless it is.
+    /// The answer of a node that has heard of each other one at some time, and that may be cut off. Of itself it knows
+    /// all, unless it is.
     fn lagging(&mut self, asked: &str, since: usize) -> Answer {
         let newest = self.history.len() - 1;
         let is_cut_off = self.prng.one_in(3);

@@ -5,7 +5,7 @@ use crate::{Address, ShardSpec};
 use std::collections::{HashMap, VecDeque};
 use stdx::Instant;
 
-/// What either machine has to tell.
+/// Results of either machine.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
     /// The shards that were given out last; none before the first primary is known.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 pub enum News {
     /// The first view: requests can be served from now on.
     Found {
-        /// Who gave it.
+        /// The node that gave it.
         by: Address,
         /// How many shards there are.
         shards: usize,
@@ -21,7 +21,7 @@ pub enum News {
     NoAnswer {
         /// The address asked.
         address: Address,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
     /// A supposed node of a cluster is none.
@@ -34,7 +34,7 @@ pub enum News {
         /// The address asked.
         address: Address,
     },
-    /// Who answers at an address of ours belongs to another cluster: it is not believed. An alarm.
+    /// The node at an address of ours belongs to another cluster: it is not believed. An alarm.
     Stranger {
         /// The address asked.
         address: Address,
@@ -52,7 +52,7 @@ pub enum News {
         name: String,
         /// The node.
         address: Address,
-        /// What it says instead.
+        /// Its answer.
         reason: String,
     },
 }
@@ -90,7 +90,7 @@ fn slot_changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     moved.into_iter().map(line).collect()
 }
 
-/// Who owns each slot.
+/// The owner of each slot.
 fn owners(shards: &[ShardSpec]) -> Vec<&str> {
     let mut owners = vec!["nobody"; usize::from(SLOTS)];
     for shard in shards {

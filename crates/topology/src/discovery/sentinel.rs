@@ -40,9 +40,9 @@ pub struct SentinelSettings {
     pub names: Vec<String>,
     /// How long a sentinel is not asked when nothing happens, about.
     pub period: Duration,
-    /// What sentinels are told first, if anything: AUTH.
+    /// Bytes that sentinels get first, if any: AUTH.
     pub sentinel_greeting: Option<Vec<u8>>,
-    /// What nodes are told first.
+    /// Bytes that nodes get first.
     pub node_greeting: Option<Vec<u8>>,
     /// For jitter.
     pub seed: u64,
@@ -66,9 +66,9 @@ pub struct SentinelDiscovery {
 #[derive(Debug)]
 struct Sentinel {
     address: Address,
-    /// What others call it, if it was found: it is not heard before it has said that this is its name.
+    /// Its run id by other sentinels, if it was discovered: it is not heard before it has said that this is its name.
     told_id: Option<String>,
-    /// What it calls itself, since Redis 6.2.
+    /// Its run id by itself, since Redis 6.2.
     id: Option<String>,
     /// The connection for questions.
     line: Option<Id>,
@@ -80,7 +80,7 @@ struct Sentinel {
     feed_at: Instant,
     /// A PING was sent over it, and nothing has come since.
     is_pinged: bool,
-    /// What it said last, by name.
+    /// Its last claims, by name.
     claims: Vec<Option<Claim>>,
     /// The others that it told of last.
     fellows: Vec<Fellow>,
@@ -255,7 +255,7 @@ impl SentinelDiscovery {
         self.meet_fellows();
     }
 
-    /// What a sentinel says now.
+    /// Handles the claim of a sentinel.
     fn take_claims(&mut self, index: usize, replies: &[Vec<u8>]) {
         let answers = replies.chunks(QUESTIONS.len());
         let fellows =
@@ -285,7 +285,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// Who answers is another sentinel than the one that was found there.
+    /// Refuses a sentinel that is not the one discovered at this address.
     fn refuse(&mut self, index: usize) {
         self.findings.count_refusal();
         let sentinel = &mut self.sentinels[index];
@@ -310,8 +310,8 @@ impl SentinelDiscovery {
         self.tend_shards(now);
     }
 
-    /// Asks those too of whom named sentinels tell, and none of whom they do not tell any more. What a sentinel said before it
-    /// fell silent still counts for this.
+    /// Asks those too of whom named sentinels tell, and none of whom they do not tell any more. The last claim of a
+    /// silent sentinel still counts for this.
     fn meet_fellows(&mut self) {
         let is_named = |fellow: &Fellow| {
             let mut named = self.sentinels.iter().filter(|sentinel| sentinel.is_named());
@@ -363,7 +363,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// A message: whatever it says about one of our names, that sentinel is asked. What it says is not believed.
+    /// A message: whatever it says about one of our names, that sentinel is asked. The message itself is not believed.
     fn take_message(&mut self, index: usize, reply: &[u8], now: Instant) {
         let sentinel = &mut self.sentinels[index];
         sentinel.feed_at = now;
@@ -388,7 +388,7 @@ impl SentinelDiscovery {
             sentinel.feed = None;
             sentinel.feed_at = now;
             sentinel.is_pinged = false;
-            // What it would have told meanwhile is asked for.
+            // A question makes up for its missed events.
             sentinel.schedule.wish();
             return;
         }

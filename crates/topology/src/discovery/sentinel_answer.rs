@@ -1,4 +1,4 @@
-//! What a sentinel says about the primary of one name, and its replicas.
+//! The answer of a sentinel about the primary of one name, and its replicas.
 
 use super::cluster_answer::text;
 use super::reach::tcp;
@@ -7,7 +7,7 @@ use crate::Address;
 use resp::reply::{elements, is_error, is_null};
 use std::collections::HashMap;
 
-/// What one sentinel says about one name.
+/// The claim of one sentinel about one name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Claim {
     /// The primary.
@@ -32,7 +32,7 @@ pub(super) struct Fellow {
     pub address: Address,
 }
 
-/// What a node says of itself.
+/// The role of a node by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
     /// It is a primary.
@@ -143,7 +143,7 @@ fn fields(reply: &[u8]) -> Option<HashMap<String, String>> {
     Some(fields)
 }
 
-/// What `reply`, to ROLE, says.
+/// The role in `reply` to ROLE.
 pub(super) fn parse_role(reply: &[u8]) -> Role {
     if is_error(reply) {
         return Role::Unsaid(error_text(reply));

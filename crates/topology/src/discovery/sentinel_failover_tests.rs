@@ -340,7 +340,7 @@ struct Drama<'a> {
     roles: Rc<RefCell<[bool; 3]>>,
     /// Primaries and their epochs, in order.
     reigns: Vec<(usize, u64)>,
-    /// Who carries out a failover, for whom, and whether that one has obeyed.
+    /// The sentinel of a failover, its choice, and whether that node has obeyed.
     failover: Option<(usize, usize, bool)>,
     /// The highest that was seen in a view.
     seen: u64,

@@ -86,7 +86,7 @@ enum Standing {
     },
 }
 
-/// What a sentinel says now.
+/// The current claim of a sentinel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Said<'a> {
     pub by: &'a Address,
@@ -95,7 +95,7 @@ pub(super) struct Said<'a> {
     pub has_vote: bool,
 }
 
-/// Who gets the requests of a shard.
+/// The node that gets the requests of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chief<'a> {
     Nobody,

@@ -17,14 +17,14 @@ pub(super) fn address(text: &str) -> Address {
     tcp(host, port.parse().expect("a port")).expect("valid")
 }
 
-/// What a sentinel says.
+/// The claims of a sentinel.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Words {
     /// Of each name: the primary and the epoch.
     pub claims: HashMap<&'static str, (&'static str, u64)>,
     /// It is failing `one` over, and this is the replica that it has chosen.
     pub heir: Option<&'static str>,
-    /// What it calls itself; before Redis 6.2 nothing.
+    /// Its run id; none before Redis 6.2.
     pub id: Option<&'static str>,
     /// The other sentinels, by what they are called.
     pub fellows: Vec<(&'static str, &'static str)>,
@@ -138,7 +138,7 @@ pub(super) fn world<'a>() -> (World<'a>, [Said; 3]) {
     (world, all)
 }
 
-/// Who the primaries are, in the last view.
+/// The primaries of the last view.
 pub(super) fn primaries(world: &World<'_>) -> Vec<String> {
     let view = world.views.last().expect("there is a view");
     let label =

@@ -7,7 +7,7 @@ use resp::reply::{ReplyLimits, Scanner, is_error};
 use std::collections::VecDeque;
 use stdx::{Id, Instant, Slab};
 
-/// Whom a connection is made to: they have passwords and certificates of their own.
+/// The kind of peer: each has passwords and certificates of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Party {
     /// A node.
@@ -42,7 +42,7 @@ pub enum Action {
     },
 }
 
-/// What happened on a connection.
+/// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
     /// It is there.
@@ -75,7 +75,7 @@ pub(super) enum Heard {
     Lost(String),
 }
 
-/// What a conversation's other side is told first, if anything.
+/// Bytes that the peer of a conversation gets first, if any.
 #[derive(Clone, Default)]
 pub(super) struct Greetings {
     pub node: Option<Vec<u8>>,
@@ -103,7 +103,7 @@ struct Talk {
 /// A cluster of 4,096 nodes says some 2 MiB about itself, with every slot apart from its neighbours 4 MiB.
 const REPLY_BYTES_MAX: usize = 16 << 20;
 
-/// What one reply may announce.
+/// Limits of one reply.
 const LIMITS: ReplyLimits =
     ReplyLimits { bulk_bytes_max: REPLY_BYTES_MAX as i64, values_max: 1 << 20, line_bytes_max: 64 * 1024 };
 
@@ -227,7 +227,7 @@ impl Talk {
     }
 }
 
-/// What an error reply says.
+/// The text of an error reply.
 pub(super) fn error_text(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply);
     text.trim_start_matches(['-', '!']).trim_end().to_owned()

@@ -8,7 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// What a node answers to one request; `None` is silence.
+/// The answer of a node to one request; `None` is silence.
 pub(super) type Node<'a> = Box<dyn FnMut(&[String]) -> Option<Vec<u8>> + 'a>;
 
 /// A discovery and those it can ask.

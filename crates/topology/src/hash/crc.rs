@@ -45,7 +45,8 @@ pub(super) fn crc16(key: &[u8]) -> u32 {
         .fold(0, |crc: u32, byte| (crc << 8) ^ u32::from(CRC16[0][usize::from((crc >> 8) as u8 ^ byte)]))
 }
 
-/// What this processor does it with. `crc32fast::hash` finds that out for each key, a third of what a short one costs.
+/// The implementation for this processor. `crc32fast::hash` finds that out for each key, a third of what a short one
+/// costs.
 static CRC32: LazyLock<crc32fast::Hasher> = LazyLock::new(crc32fast::Hasher::new);
 
 /// zlib's CRC-32.
