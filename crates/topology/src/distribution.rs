@@ -7,7 +7,7 @@ use std::str::FromStr;
 
 /// How a hash chooses a shard.
 ///
-/// What a change of the node list moves decides between them: `ketama` moves the keys of the nodes that come or go,
+/// They differ in the keys that a change of the node list moves: `ketama` moves the keys of the nodes that come or go,
 /// `slots` lets every slot be moved on its own, `modulo` and `modula` move nearly everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Distribution {
