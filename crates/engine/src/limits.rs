@@ -1,4 +1,11 @@
 //! The bounds of one worker's clients and links, each with what happens when it is reached.
+//!
+//! Two of them shape the flow:
+//!
+//! - A client may have as many requests pending as fill 1 MiB with replies of the size that it got lately, 1,024 at most. Above that
+//!   it is not read from until it caught up half-way. So a client that asks for a thousand large values gets them a few at a time, and
+//!   one that asks for a thousand small ones in one go.
+//! - A client that does not read is closed with 64 MiB waiting for it, as Redis's `client-output-buffer-limit` would.
 
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;

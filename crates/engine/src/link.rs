@@ -1,5 +1,5 @@
 //! One connection to a node and the tickets of what is in flight on it: the connection that all clients of the worker
-//! share, or one that is pinned to a single client for a large transfer .
+//! share, or one that is pinned to a single client for a large transfer.
 //!
 //! ```text
 //!             connect        connected, greeting sent       PONG, and proof
@@ -12,6 +12,14 @@
 //! lost, wait for the outcome. After a failure they are refused at once until a PONG has come: a dead node must not
 //! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
 //! connection is gone, also when its client has long been told that the time was up.
+//!
+//! The greeting makes the connection what its profile wants (`HELLO 3`, `SELECT 3`) and ends with a PING. If the node answers an error to
+//! it, clients of the profile are told the error as the reason why the shard is down for them. A request whose time is up leaves a
+//! tombstone in the queue, so that a late reply never meets another request. Bytes that no ticket waits for close the connection.
+//!
+//! While a node is down, requests for it are refused at once (`TRYAGAIN`). Attempts to connect go on with a jittered pause of 10 ms to
+//! 1 s. A connection counts as healthy after a second. Reads that were in flight on a healthy one that was lost are asked again on the
+//! next, once.
 
 pub mod greeting;
 pub mod kept;

@@ -1,5 +1,8 @@
 //! Who gets the last descriptors of the process: links that all clients share. New clients and links of single clients do not,
 //! so that a shard whose node comes back can be connected to.
+//!
+//! Pending clients of all workers, whose TLS handshake or PROXY header is not complete, count towards `--maxclients` as clients do
+//! (`Board::seats_left`): descriptors are kept free for nodes by that sum.
 
 use crate::link::Use;
 use crate::proxy::{Peer, Proxy};

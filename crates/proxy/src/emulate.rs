@@ -14,6 +14,11 @@
 //! client leaves.
 //!
 //! Each question has the time of a request; a plan has four steps at most, and one more to take back what it did.
+//!
+//! The command table says which command takes which plan ([`command::Across`]): [`gather`] for most, [`moves`] for `SMOVE` and
+//! `LMOVE`, of which only one element travels, [`pops`] for `BLPOP` and its like, [`group_reads`] for `XREADGROUP`. The clients of the
+//! last two may wait: [`waits`] wakes the longest wait when a node tells of a changed key. docs/cross-shard.md tells users what to
+//! expect.
 
 mod gather;
 mod group_reads;

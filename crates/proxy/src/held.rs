@@ -13,6 +13,13 @@
 //! A connection whose client leaves while it waits is closed at once and not used again: an element that comes then must
 //! stay where it is. If a connection that watches is lost, nobody knows whether the keys have changed: EXEC is answered
 //! as if they had.
+//!
+//! Two connections have no order among them; that is the reason for both waits. A client that waits is still read from, so that its end
+//! is seen. A link goes to the next client only when all on it was answered, with `UNWATCH` where keys may still be watched.
+//!
+//! `CLIENT UNBLOCK` finds the client's worker by mail, and asks its node by the number that the node gave to the connection. The
+//! waiting request is answered over that connection, so that an element that came at the same moment is not lost. The connection is
+//! closed afterwards: CLIENT UNBLOCK might come late and would meet another client.
 
 pub(crate) mod acknowledged;
 pub(crate) mod fan;

@@ -1,4 +1,7 @@
 //! The named bounds of one worker, and what it is told at start.
+//!
+//! A client whose answers the proxy makes itself goes on in the next turn once it has read some, so that others have their share of
+//! this one. Requests that ask all shards or all workers for a list (KEYS, SLOWLOG GET, CLIENT LIST) are carried out one by one.
 
 use crate::link::profiles;
 use crate::login::credentials::Credentials;

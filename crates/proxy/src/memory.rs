@@ -8,6 +8,19 @@
 //! others neither take their replies nor finish their requests, the one of those for which the most is held is closed.
 //! Above the limit the client for which the most is held is closed whatever it does, as Redis does with
 //! `maxmemory-clients`.
+//!
+//! `--memory-max` bounds what the process holds for requests and replies; each worker has its share. docs/memory.md lists the
+//! limits. These rules keep the account true:
+//!
+//! - Buffers grow in powers of two, so that the allocator's memory does not lie idle between sizes. A client that has nothing
+//!   pending owns no buffer.
+//! - What is queued for a node lies in pieces. The buffers that one buffer leaves behind while it doubles are of no use to others.
+//! - An MGET counts with the buffers of its parts from its beginning on. Buffers that finished ones leave for the next have a bound of
+//!   their own.
+//! - A read brings no more than can be kept if each client sends as much.
+//! - What a client leaves behind counts by a `Charge`, which ends with its owner. It does not stop the reading of clients, since it
+//!   would not become less by that.
+//! - Scripts, libraries and users are there once for all workers, and come off the bound first.
 
 use crate::core::Core;
 use crate::event::CloseReason;

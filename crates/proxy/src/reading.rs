@@ -14,6 +14,14 @@
 //! client's own writes are waited for as long as [`crate::Limits::own_write_patience`] says.
 //!
 //! Nothing here sends anything; only `replicas.rs` does.
+//!
+//! A session has a box for this (`Reads`) only if its reads may go to replicas, so others pay for one flag. Each client has the policy
+//! of the listener by which it came: the control thread gives the listener's number along with the socket, and [`Reading`] says what
+//! it means.
+//!
+//! A client's own write is known to be at a replica by polls. Each poll has a number. The client remembers how many polls had been
+//! sent when its write was seen to be answered, and the primary's answer to a later one is an offset behind the write. A replica
+//! whose own offset, in the same history (`master_replid`), is as large has the write.
 
 pub(crate) mod replicas;
 

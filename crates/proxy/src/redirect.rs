@@ -18,6 +18,17 @@
 //! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
 //! node may decline one and then carry out the next ([`Behind`]), a request is only repeated if its client has sent nothing
 //! for the same slot behind it that the node may have carried out; while it is parked, nothing more is read from that client.
+//!
+//! A request is refused after five other nodes, or when its time is up (`TRYAGAIN`); so is one whose bytes cannot be kept. A write that a
+//! demoted primary declines (READONLY) is only repeated if no read is behind it, since that node answers reads with what it had.
+//!
+//! A transaction is kept as a whole (`Replay`): one that is discarded because a command of it was declined goes again. If keys are
+//! watched for it, it does not: EXEC says that they have changed. A request that waits for an element waits again where the slot is. A
+//! script takes along what it names. Large requests are held until they are whole, since half of one could not be sent again.
+//!
+//! A cluster wants all keys of a request in one slot. A request that can be split is split by slots and not by shards, gathered in
+//! one write for each node, and merged as ever. Any other is `CROSSSLOT`, also where one node has both slots.
+//! [`topology::Topology::division_of`] is the slot there and the shard elsewhere.
 
 pub(crate) mod kept;
 

@@ -10,6 +10,9 @@
 //!
 //! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
 //! behind it, which would then run before it.
+//!
+//! 16 MiB of scripts are kept for all workers; the oldest go first. The proxy notes for each link which scripts it brought there. A node
+//! can still say `NOSCRIPT`, if an operator flushed its scripts directly.
 
 use crate::core::Core;
 use crate::cross_slot::Remedy;

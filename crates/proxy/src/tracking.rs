@@ -1,5 +1,14 @@
 //! CLIENT TRACKING: what one client wants to be told of keys that it may have cached, and which keys a worker's clients
 //! have read. Nothing here sends; `invalidations.rs` does.
+//!
+//! All modes work over links that clients share, and nodes need no table of keys: the worker sorts out which client wants to know.
+//!
+//! - What comes behind `CLIENT TRACKING ON` is read when all nodes have confirmed. Nobody would tell of a change between a read and that.
+//! - A read is noted when it is sent, a read of a transaction with EXEC. `CLIENT CACHING` right before `MULTI` is of the whole
+//!   transaction.
+//! - A change is told behind all replies that are still to come: one of them may be the value before the change. Clients to which
+//!   invalidations are redirected are told at once, on whatever worker.
+//! - Keys that were read are counted for, 64 MiB in a worker at most. Above that some are forgotten, as if they had changed.
 
 pub(crate) mod invalidations;
 pub(crate) mod noloop;

@@ -17,6 +17,9 @@
 //!
 //! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
 //! on whether a byte of EXEC was written.
+//!
+//! A transaction that chooses a database has a link of its own. If a byte of EXEC was written before the node lost the connection,
+//! the client is told "outcome unknown"; else `EXECABORT`.
 
 pub(crate) mod divided;
 pub(crate) mod execution;

@@ -9,6 +9,9 @@
 //! There is no second list of keys: a key is looked up among the flags, and clap parses its value as the flag's. Each
 //! fault is reported with its place in the file, and all of them at once where possible. Nothing here listens, connects
 //! or writes.
+//!
+//! A key keeps its place in the file beside it (`config/flags.rs`). A refusal begins with the flag that it is about; `config/wording.rs`
+//! makes it one of keys. `[[listener]]` becomes `--listener`, or the arguments of `shardis tcp` (`config/listeners.rs`).
 
 mod document;
 mod environment;

@@ -5,6 +5,9 @@
 //!
 //! Each connection has a state of its own in the store. What a request of one leads to on others, because they wait or
 //! are subscribed, comes out of the store as deliveries after it.
+//!
+//! What holds for nodes (tickets, timeouts, limits) holds for stores. The pair of sockets costs two system calls more per turn than a
+//! direct call of the store would.
 
 use crate::wall_clock::{WallClock, unix_ms};
 use anyhow::{Context, Result};

@@ -18,6 +18,8 @@
 //!
 //! A connection goes to the next client when both its part and CLIENT UNBLOCK were answered: else the latter might yet
 //! come and meet that client.
+//!
+//! Nothing is lost to a shard that does not answer in time. What a shard has given is always told, so `$` means what it means in Redis.
 
 use crate::ConnId;
 use crate::core::Core;

@@ -23,6 +23,27 @@
 //! The permits bound the memory of all this. Nobody holds anything while he waits for one, so that waiting cannot be
 //! mutual: who has a permit waits for nodes and for his own client only, and a client that takes no byte for
 //! `output_stall` is closed.
+//!
+//! # Large values
+//!
+//! A request or reply is large if more than 64 KiB of it are announced and not all there. It goes over a link that its client
+//! alone uses meanwhile. No more of it is read from its sender than its receiver takes.
+//!
+//! ```text
+//! GET x, shared ──► "$5000000 …": that link is the client's from now on, if nobody else waits for anything on it;
+//!        │                     else the reply is passed over there, and fills nobody's place
+//!        └─► asked again on a pinned link ──► 128 KiB at a time ──► the client's output ──► as the client reads
+//! SET x $5000000 … ──► the key is known ──► pinned link ──► passed on while it comes
+//! ```
+//!
+//! - Only reads are asked again, and only before a byte of the reply was passed on. Behind them, only reads of the same client may be
+//!   in flight to that node. A large reply to a write (`GETDEL`, a script) is held until it is whole.
+//! - A client whose last replies were large gets its next one on a pinned link at once. Its requests are carried out one by one
+//!   as long.
+//! - An MGET's values are passed on in the order of its keys, from all parts, once each part has begun to answer without an error.
+//! - 32 clients of a worker may be pinned at once; others wait in line. A client that holds a pinned link and takes no byte for 30
+//!   seconds is closed.
+//! - If a node is lost in the middle of a reply, the client's connection is closed. An error could not be told from the value.
 
 use crate::ConnId;
 use crate::core::Core;

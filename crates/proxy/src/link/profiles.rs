@@ -12,6 +12,17 @@
 //!
 //! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
 //! so it is held back until all of that was answered ([`Session::turn`]): nothing of one client overtakes.
+//!
+//! - `HELLO` and `RESET` are answered here as `SELECT` is, and cost no round trip either.
+//! - The links of a profile are closed when no client was in it for five seconds. A worker has 1,024 of them at most; requests that
+//!   would need more are refused.
+//! - Pinned and retired links, scans, scripts and what goes to several shards keep to the profile of their request.
+//! - Replies of RESP3 pass as they are. What is answered or merged here is written in the protocol in which the request came.
+//! - With `--auth=nodes` a profile is also of one user and one password (`passing.rs`, `identities.rs`): its links begin with that
+//!   `AUTH`. A node says over a link that carries nothing else whether it is right. A profile that no client is in is forgotten, and the
+//!   password with the last profile of a user. Its number then names no profile, so that nothing late goes out as another user.
+//! - A push on a link for replies ends that link. The push might be meant as a reply, and then every client behind it would get the
+//!   reply of another.
 
 use crate::core::Core;
 use crate::errors::{self, Lost};

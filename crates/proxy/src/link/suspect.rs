@@ -12,6 +12,9 @@
 //! are, once, and of clients that have nothing but reads in flight there, so that none of them sees
 //! less or more than its place in the client's order allows. The same is done with reads whose connection ended, if it had
 //! been healthy.
+//!
+//! A client with a request that is asked again waits for it, so nothing overtakes. A link that is younger than a second is not
+//! suspect: one new link a second and worker is the most that a node gets by this.
 
 use crate::ConnId;
 use crate::event::Notice;

@@ -3,6 +3,9 @@
 //! A node counts the connections that are subscribed, of which a worker has one for all its clients of a user. So what it says of
 //! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
 //! that come to the node by other ways stay counted as the node counts them.
+//!
+//! Within a transaction or a script, the reply to `PUBLISH` is the node's own number. `PUBSUB` answers for the clients of this
+//! process: a client that subscribes at a node directly, or through another shardis, is not in it.
 
 use crate::link::ProfileId;
 use command::Topic as Kind;

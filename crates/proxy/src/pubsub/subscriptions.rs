@@ -10,6 +10,20 @@
 //!
 //! A topic is of one profile, so that users of the nodes (`passing.rs`) each hear what a node lets them hear: clients share it
 //! only with clients of the same user.
+//!
+//! **What clients can count on.** Messages of a channel keep their order. They never fall into the middle of a reply, and never overtake
+//! the confirmation of their subscription. Replies that are still to come from nodes they do overtake, as in Redis.
+//!
+//! - A transaction may publish to channels of its own shard. What a script publishes comes from the shard where it runs, and reaches the
+//!   subscribers of the channel only if that is the channel's shard: give both a hash tag.
+//! - If a node of a topic is down, the error `TRYAGAIN` stands in the place of that channel's confirmation. The client is then not
+//!   subscribed to it.
+//! - When the connection for messages is lost, clients stay subscribed, and all is asked for again on the next. Messages that were
+//!   published meanwhile are lost: the log says so, and `total_message_gaps` of `INFO stats` counts it. A silent connection is asked for a
+//!   PONG after 5 seconds.
+//! - A subscriber with more than 32 MiB waiting for it, or 8 MiB for a minute, is closed, as by Redis's `client-output-buffer-limit
+//!   pubsub`. If memory fills because subscribers take nothing, they are closed before any other client waits. Subscriptions
+//!   themselves may take 64 MiB of a worker; then `SUBSCRIBE` is an error.
 
 use crate::ConnId;
 use crate::features::Ticket;

@@ -9,6 +9,13 @@
 //!
 //! Commands of one client to one shard run in the order sent, though they go over two connections: what may write waits
 //! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
+//!
+//! INFO replication is asked for every 100 ms, and every 10 ms while a client waits for its own write.
+//!
+//! Links to replicas have a use of their own (`Use::Replica`). Their replies take the unusual way up, where a refusal is seen and the
+//! read is asked again of the primary. Only reads whose bytes are kept are asked again, never what may write. These links belong to
+//! profiles as others do, and begin with `READONLY` in a cluster. A replica that is promoted is connected to anew. One whose connection
+//! was lost is not read from before it has told how it stands: it may have begun anew with nothing.
 
 use crate::ConnId;
 use crate::core::Core;

@@ -1,5 +1,7 @@
 //! A replica that was lost and is back gets its share of reads step by step: one that begins anew is slow at first, and one
 //! that will fail again fails for few.
+//!
+//! It takes no timer: the share is looked at with each read.
 
 use std::time::Duration;
 use stdx::{Instant, Prng};

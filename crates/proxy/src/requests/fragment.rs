@@ -1,4 +1,6 @@
 //! Requests that several shards must see: divided, sent, and their replies announced to a merge.
+//!
+//! If a shard of a split request is known to be down, nothing is sent to the other shards either: the client may repeat it safely.
 
 use crate::core::Core;
 use crate::features::Asked;

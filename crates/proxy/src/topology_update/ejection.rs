@@ -11,6 +11,9 @@
 //! back when its time is up, whether it answers or not, and with all keys at once. A cache that comes back has nothing, or
 //! what was true when it left: if all its keys came home at once, what is behind the cache would be asked for all of
 //! them at once.
+//!
+//! A shard that is out is another topology of the same shards ([`Topology::without`]), which each worker makes for itself and adopts as
+//! any other. Each tenth of the keys has a table (`table.rs` in `topology`), and equal tables are shared, so a step makes none anew.
 
 use crate::core::Core;
 use crate::event::Notice;

@@ -36,6 +36,8 @@
 //!
 //! **Limits.** [`crate::Limits::transaction_parts_max`] parts, [`crate::Limits::transaction_bytes_max`] bytes. Results are
 //! counted as memory until the last one is there.
+//!
+//! The tickets of the parts name the execution and not the client, so it outlives its client.
 
 use crate::ConnId;
 use crate::core::Core;
