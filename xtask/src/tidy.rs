@@ -11,6 +11,7 @@ mod help;
 mod lengths;
 mod links;
 mod log_lines;
+mod map;
 mod measure;
 mod permissions;
 mod ratchet;
@@ -86,6 +87,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         findings.extend(log_lines::check(source));
     }
     findings.extend(walk::check(&tree));
+    findings.extend(map::check(&tree));
     findings.extend(links::check(&tree));
     findings.extend(dependencies::check(&tree));
     findings.sort();
