@@ -76,7 +76,7 @@ pub struct Todo {
     pub clients_of_next_turn: Vec<ConnId>,
 }
 
-/// An [`crate::Action`] that carries no bytes.
+/// An [`crate::event::Action`] that carries no bytes.
 #[derive(Clone, Copy, Debug)]
 pub enum Control {
     /// See there.

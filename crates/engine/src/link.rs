@@ -63,7 +63,7 @@ pub struct Ticket<F: Features> {
     pub command: F::Command,
     /// The request may be asked again, if it is still kept: see [`Link::kept_request`].
     pub kept: Kept,
-    /// When it was queued: the low bits of the microseconds, see [`crate::tally::low_us`].
+    /// When it was queued: the low bits of the microseconds, see [`crate::engine::low_us`].
     pub queued_us: u32,
     /// Offset of the request's first byte in all that was ever queued on this connection.
     pub start: u64,

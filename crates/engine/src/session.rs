@@ -33,7 +33,7 @@ pub struct Session<F: Features> {
     pub mute: Mute,
     /// Bytes that arrived and were not read as requests yet.
     pub input: Input,
-    /// Whose connections its requests go over; [`crate::core::Core::change_profile`] sets it.
+    /// Whose connections its requests go over; its features set it.
     pub profile: ProfileId,
     /// It speaks RESP3, as its profile does.
     pub resp3: bool,

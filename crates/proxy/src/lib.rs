@@ -1,4 +1,4 @@
-//! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out.
+//! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out. It is the [`engine`] with commands and features.
 //!
 //! ```text
 //!      client ─► session ─► route ─► (fragment) ─► link ─► node

@@ -92,7 +92,7 @@ pub struct Limits {
     /// they come. Above it the command is refused. It bounds how long a worker's other clients wait for it.
     pub cross_shard_bytes_max: usize,
     /// Keys of one command over several shards whose values are gathered. With more it is refused. Each of them is two
-    /// requests at once to one node, which takes [`Limits::in_flight_max`] of all clients.
+    /// requests at once to one node, which takes [`engine::limits::Limits::in_flight_max`] of all clients.
     pub cross_shard_keys_max: usize,
     /// Commands learnt from nodes that are remembered.
     pub learned_max: usize,

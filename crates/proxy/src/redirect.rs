@@ -11,7 +11,7 @@
 //! ```
 //!
 //! All of these say that nothing was carried out, so that writes may be repeated too. The bytes of a request are kept by
-//! its connection until it is answered ([`Kept`]). Only a script can lie here, with an error of its own that begins so: it
+//! its connection until it is answered ([`engine::link::kept::Kept`]). Only a script can lie here, with an error of its own that begins so: it
 //! is run again, a few times. What waits for a connection that a new topology has no use for (`topology_update.rs`) was not
 //! carried out either, and goes the same way.
 //!

@@ -8,7 +8,7 @@ pub enum Pinning {
     /// It has none.
     #[default]
     No,
-    /// It has none, and has changed its profile ([`crate::link::profiles`]): no request is read until all earlier ones were answered.
+    /// It has none, and has changed its profile ([`crate::link::profile`]): no request is read until all earlier ones were answered.
     Turning,
     /// It waits for a permit.
     Waiting(Id),

@@ -467,7 +467,7 @@ impl<T: Copy> Replies<T> {
         parked.sum()
     }
 
-    /// The size of the buffer behind [`Session::output`].
+    /// The size of the buffer behind [`Replies::output`].
     pub fn output_capacity(&self) -> usize {
         self.output.queue.capacity()
     }

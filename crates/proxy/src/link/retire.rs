@@ -15,7 +15,7 @@
 //! from until that was answered: what it sends next must not overtake it.
 //!
 //! A link is retired if a reply of more than 1 MiB comes on it, or if more than that had to be passed over within a second
-//! ([`crate::Limits::pass_over_bytes_max`]). `INFO stats` counts `total_conns_retired`. A read that is asked again gets as much time again. Writes
+//! ([`engine::limits::Limits::pass_over_bytes_max`]). `INFO stats` counts `total_conns_retired`. A read that is asked again gets as much time again. Writes
 //! are never sent twice, and a client that usually gets large replies is not asked for twice. For their sake the large reply is passed
 //! over first, and its value is asked for again afterwards.
 

@@ -13,7 +13,7 @@
 //! So they see what all commands of the transaction have done, those behind them too.
 //!
 //! An answer of ours may be much longer than its request: COMMAND takes 14 bytes and is answered with 190 KB. So each is made
-//! when it has room in the client's output ([`Limits::relay_bytes_max`]), and in one turn no more than that and than
+//! when it has room in the client's output ([`engine::limits::Limits::relay_bytes_max`]), and in one turn no more than that and than
 //! [`LAID_IN_MAX`] are. What is kept meanwhile are the requests, and what the node has said.
 //!
 //! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
