@@ -229,3 +229,52 @@ fn memory_stays_bounded_under_large_values_of_all_shards() {
     serve(&world, 50, &load(&[with_values(&value(16384, 3))], &ok, 10));
     assert_peak(&world, start, BOUND - 7 * MIB);
 }
+
+/// A shard has this many keys in the test below, each of 110 bytes.
+const MANY_KEYS: usize = 300_000;
+
+/// Fills the node of each shard with keys that say where they are.
+fn fill(world: &World) {
+    const SCRIPT: &[u8] = b"local rest = string.rep('k', 100) for i = 0, ARGV[2] - 1 do \
+                            redis.call('SET', string.format('%s:%08d', ARGV[1], i) .. rest, '') end return 1";
+    for (shard, node) in world.nodes.iter().enumerate() {
+        let (shard, count) = (shard.to_string(), MANY_KEYS.to_string());
+        let filled = node.connect().command(&[b"EVAL", SCRIPT, b"0", shard.as_bytes(), count.as_bytes()]);
+        assert_eq!(filled, b":1\r\n");
+    }
+}
+
+/// `list` has each key of each of `shards` shards once, and nothing else.
+fn assert_all_keys(list: &[u8], shards: usize) {
+    let mut seen = vec![false; shards * MANY_KEYS];
+    let keys = resp::reply::elements(list).expect("KEYS answers an array");
+    assert_eq!(keys.len(), seen.len());
+    for key in keys {
+        let key = resp::reply::as_bulk(key).expect("keys are bulks");
+        let (place, rest) = key.split_at(10);
+        let place = std::str::from_utf8(place).expect("digits");
+        let (shard, number) = place.split_once(':').expect("a shard and a number");
+        let at =
+            shard.parse::<usize>().expect("a shard") * MANY_KEYS + number.parse::<usize>().expect("a number");
+        assert!(rest == [b'k'; 100] && !std::mem::replace(&mut seen[at], true), "{place}");
+    }
+}
+
+#[test]
+fn keys_of_large_shards_pass_through_little_memory() {
+    const BOUND: u64 = 20_000_000;
+    let world = World::with_flags(3, &["--memory-max=20m", "--workers=1"]);
+    fill(&world);
+    let (mut client, mut other) = (world.connect(), world.connect());
+    assert_eq!(other.command(&[b"KEYS", b"nothing*"]), b"*0\r\n");
+    let start = kernel::peak_resident_bytes(world.proxy.pid());
+    client.send_command(&[b"KEYS", b"*:*"]);
+    for count in 1..=50 {
+        assert_eq!(other.ask("INCR n"), format!(":{count}\\r\\n"), "others are served while nobody reads");
+    }
+    assert_eq!(other.command(&[b"KEYS", b"n"]), b"*1\r\n$1\r\nn\r\n", "also those who ask for keys");
+    let list = client.read_reply();
+    // 100 MB came.
+    assert_all_keys(&list, 3);
+    assert_peak(&world, start, BOUND - 7 * MIB);
+}

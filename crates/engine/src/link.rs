@@ -241,7 +241,7 @@ pub struct Attempts {
 pub struct Incoming {
     bytes: Vec<u8>,
     scanner: reply::Scanner,
-    /// How many elements the array has that is being read element by element. Pinned connections only.
+    /// How many elements the array still has that is being passed on without its header. Pinned connections only.
     pub elements: Option<usize>,
     /// Bytes that were passed over lately.
     pub passed_over_bytes: usize,
@@ -570,7 +570,7 @@ impl<F: Features> Link<F> {
         reply::is_push(&self.incoming.bytes)
     }
 
-    /// The array that is being read element by element, of which none was passed on, is read anew as a whole.
+    /// The array whose header was read, and of which no element was passed on, is read anew as a whole.
     pub fn rewind(&mut self) {
         if let Some(elements) = self.incoming.elements.take() {
             let mut input = Vec::new();
@@ -578,6 +578,11 @@ impl<F: Features> Link<F> {
             append(&mut input, &self.incoming.bytes);
             (self.incoming.bytes, self.incoming.scanner) = (input, reply::Scanner::default());
         }
+    }
+
+    /// The unfinished reply is an array that is passed on without its `header`, which was read.
+    pub fn pass_header(&mut self, header: &[u8], limits: &Limits) -> Result<(), ReplyError> {
+        self.incoming.scanner.pass(header, &limits.reply).map(drop)
     }
 
     /// Whether the unfinished reply, if none of it was passed on, is an error.

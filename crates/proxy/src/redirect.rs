@@ -747,7 +747,7 @@ impl Core {
     /// side by side any more.
     pub(crate) fn take_whole(&mut self, conn: ConnId, id: Id) {
         match self.tasks.merges.get_mut(id) {
-            Some(merge) if merge.is_of_values() => merge.take_whole(),
+            Some(merge) if merge.is_relayed() => merge.take_whole(),
             _ => return,
         }
         // What was held back for the sake of another part is not any more.

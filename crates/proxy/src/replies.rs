@@ -17,6 +17,7 @@ use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
 use crate::link::{Reported, Use};
 use crate::proxy::{Peer, Proxy};
+use crate::replies::relay::Garbled;
 use crate::replies::tasks::Made;
 use crate::session::Reason;
 use crate::session::pinning::Pinning;
@@ -239,7 +240,11 @@ impl Proxy {
         if core.is_relayed(session, &ticket) {
             let link = &mut core.engine.links[ix];
             link.extend_input(bytes, &mut core.engine.pool);
-            core.pins.to_relay.push(ticket.conn);
+            match core.waits_for_others(session, ix) {
+                Ok(true) => {}
+                Ok(false) => core.pins.to_relay.push(ticket.conn),
+                Err(Garbled { link, fault }) => self.fail_link(link, fault),
+            }
         } else {
             self.handle_shared_bytes(ix, bytes);
         }

@@ -345,6 +345,10 @@ impl Core {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
+        // Its reply may be of any length: nobody else is to wait behind it, and no node to be asked for it twice.
+        if matches!(command.carry, Carry::AllShards(Merge::Concat)) && !self.pin_if_free(session) {
+            return self.read_again();
+        }
         self.carry_out_admitted(session, command, request, keys, reply)
     }
 

@@ -17,6 +17,7 @@ mod inspection;
 mod large;
 mod left_behind;
 mod listeners;
+mod lists;
 mod logins;
 mod many_nodes;
 mod own_answers;

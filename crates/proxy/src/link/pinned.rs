@@ -16,6 +16,7 @@
 //!   client's later requests in flight to that node, which must all be reads, so that their order is kept. If the reply is
 //!   so large that another connection takes the place of this one, it may be the pinned one itself (`retire.rs`).
 //! - Its last replies were large, so the next one is expected to be.
+//! - It asks for what may be of any length (KEYS), and a permit is free. If none is, it asks as for any other.
 //! - Its request is large: it is passed on while it comes ([`crate::requests::upload`]), or, if several shards must see it or its
 //!   key is not known from its beginning, once it is whole.
 //!
@@ -40,7 +41,8 @@
 //!   in flight to that node. A large reply to a write (`GETDEL`, a script) is held until it is whole.
 //! - A client whose last replies were large gets its next one on a pinned link at once. Its requests are carried out one by one
 //!   as long.
-//! - An MGET's values are passed on in the order of its keys, from all parts, once each part has begun to answer without an error.
+//! - An MGET's values are passed on in the order of its keys, from all parts, and a KEYS' lists one behind the other, once each part has
+//!   begun to answer without an error.
 //! - 32 clients of a worker may be pinned at once; others wait in line. A client that holds a pinned link and takes no byte for 30
 //!   seconds is closed.
 //! - If a node is lost in the middle of a reply, the client's connection is closed. An error could not be told from the value.
@@ -189,14 +191,26 @@ impl Core {
         matches!(session.pinning, Pinning::Ready(_)) && !session.replies.is_pending()
     }
 
+    /// The same for a request whose reply may be large or small: if there is no permit, it does not wait for one, and goes over
+    /// connections that all share.
+    pub(crate) fn pin_if_free(&mut self, session: &mut Session) -> bool {
+        session.pinning.id().is_none() && !self.has_permit() || self.pin(session)
+    }
+
+    /// Whether who wants a permit now gets it.
+    fn has_permit(&self) -> bool {
+        self.pins.waiting.is_empty() && self.pins.granted < self.engine.limits.pinned_clients_max
+    }
+
     /// Puts the session into the queue for a permit, or gives it one, unless it has a pin already. Returns that.
     fn want_pin(&mut self, session: &mut Session) -> Id {
         if let Some(id) = session.pinning.id() {
             return id;
         }
         let pin = Pin { client: session.conn, links: Vec::new(), refetches: Vec::new(), upload: None };
+        let has_permit = self.has_permit();
         let id = self.pins.pins.insert(pin);
-        if self.pins.waiting.is_empty() && self.pins.granted < self.engine.limits.pinned_clients_max {
+        if has_permit {
             self.pins.granted += 1;
             session.pinning = Pinning::Ready(id);
         } else {
@@ -255,11 +269,11 @@ impl Core {
         place: Option<u32>,
     ) -> Result<LinkIx, Lost> {
         let pin = self.pins.pins.get_mut(id).expect("a pinned session has a pin");
-        let is_it = |link: &Link| {
+        let is_in_order = |link: &Link| {
             let last = link.tickets().last().map(|ticket| ticket.place);
-            let is_in_order = last.zip(place).is_none_or(|(last, own)| !is_behind(last, own));
-            link.node == at && link.profile == profile && is_in_order
+            last.zip(place).is_none_or(|(last, own)| !is_behind(last, own))
         };
+        let is_it = |link: &Link| link.node == at && link.profile == profile && is_in_order(link);
         if let Some(&ix) = pin.links.iter().find(|&&ix| is_it(&self.engine.links[ix])) {
             return Ok(ix);
         }

@@ -9,6 +9,7 @@ use crate::link::profiles::Profile;
 use crate::replies::reports::Reports;
 use crate::scripts::Library;
 use crate::walk;
+use command::Number;
 use resp::{encode, reply};
 use stdx::{BUFFER_BYTES_MIN, Prng, append};
 use topology::Topology;
@@ -19,18 +20,23 @@ pub(crate) struct Merge {
     kind: Kind,
     /// Parts whose reply is still to come.
     left: u32,
+    /// Those of them that have begun to be passed on while they come, and the elements that they have in all.
+    begun: (u32, usize),
     /// The failure of the first part (in the order of the keys) that failed.
     failure: Option<(u32, Failure)>,
     /// Whether a part succeeded or may have run.
     may_have_run: bool,
     /// Whether repeating the command is harmless.
     reads: bool,
-    /// Several parts come over one connection, one behind the other: they cannot be passed on side by side.
-    shares_conns: bool,
+    /// Its parts are not passed on while they come: several come over one connection, one behind the other, or what comes is
+    /// laid into a transaction.
+    is_whole: bool,
     /// FUNCTION LOAD: kept if no part fails.
     library: Option<Box<Library>>,
     /// That over which its parts went.
     profile: Profile,
+    /// What one of those was asked, and when: the command's number and [`crate::link::Ticket::queued_us`].
+    pub asked: Option<(Number, u32)>,
     /// What it held when that was counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
@@ -193,10 +199,12 @@ impl Merge {
         Merge {
             kind,
             left: parts,
+            begun: (0, 0),
+            asked: None,
             failure: None,
             may_have_run: false,
             reads,
-            shares_conns: false,
+            is_whole: false,
             library: None,
             profile: Profile::default(),
             counted_bytes: 0,
@@ -218,14 +226,14 @@ impl Merge {
         self
     }
 
-    /// This merge; `shares_conns` is whether several of its parts go over one connection.
-    pub(crate) fn over(self, shares_conns: bool) -> Merge {
-        Merge { shares_conns, ..self }
+    /// This merge; `is_whole` is whether its parts are not passed on while they come.
+    pub(crate) fn taken_whole(self, is_whole: bool) -> Merge {
+        Merge { is_whole, ..self }
     }
 
     /// Its parts are not passed on while they come.
     pub(crate) fn take_whole(&mut self) {
-        self.shares_conns = true;
+        (self.is_whole, self.begun) = (true, (0, 0));
     }
 
     /// Of [`command::Merge::And`]: which elements are true whatever the parts say.
@@ -316,9 +324,9 @@ impl Merge {
         }
     }
 
-    /// Whether this is an MGET that nothing has gone wrong with: its values may be passed on one by one.
+    /// Whether nothing has gone wrong with it, and its parts may be passed on while they come.
     pub(crate) fn may_be_relayed(&self) -> bool {
-        self.is_of_values() && self.failure.is_none()
+        self.is_relayed() && self.failure.is_none()
     }
 
     /// What it holds until it is finished.
@@ -344,9 +352,14 @@ impl Merge {
         }
     }
 
-    /// Whether this is an MGET whose values may be passed on while they come.
-    pub(crate) fn is_of_values(&self) -> bool {
-        matches!(self.kind, Kind::Values(_)) && !self.shares_conns
+    /// Whether its parts are arrays that may be passed on while they come.
+    pub(crate) fn is_relayed(&self) -> bool {
+        matches!(self.kind, Kind::Values(_) | Kind::Concat { .. }) && !self.is_whole
+    }
+
+    /// Whether its parts follow each other whole: one part may have any number of elements.
+    pub(crate) fn is_of_lists(&self) -> bool {
+        matches!(self.kind, Kind::Concat { .. })
     }
 
     /// Whether a part has failed.
@@ -359,11 +372,11 @@ impl Merge {
         std::mem::replace(self, Merge::of_kind(Kind::Sum(0), 0, true))
     }
 
-    /// How many keys belong to `part`.
-    pub(crate) fn keys_of(&self, part: u32) -> usize {
+    /// Whether an array of so many elements may be the reply of `part`.
+    pub(crate) fn takes(&self, part: u32, elements: usize) -> bool {
         match &self.kind {
-            Kind::Values(values) => values.keys_of(part),
-            _ => 0,
+            Kind::Values(values) => values.keys_of(part) == elements,
+            _ => true,
         }
     }
 
@@ -377,19 +390,49 @@ impl Merge {
         self.fail_by_link(part, &errors::reply(errors::MERGE_FAILED));
     }
 
-    /// Whether all parts are here or have begun to come, if `begun` are coming.
-    pub(crate) fn is_complete_with(&self, begun: usize) -> bool {
-        self.left as usize == begun
+    /// A part has begun to come: an array of so many elements.
+    pub(crate) fn begin_part(&mut self, elements: usize) {
+        let (parts, elements_before) = self.begun;
+        self.begun = (parts + 1, elements_before + elements);
     }
 
-    /// Begins to pass on an MGET of which not everything is here: appends the array's header.
+    /// Whether all parts are here or have begun to come.
+    pub(crate) fn has_begun(&self) -> bool {
+        self.left == self.begun.0
+    }
+
+    /// Whether all parts are here, or were passed on.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.left == 0
+    }
+
+    /// Begins to pass on what is not all here: appends the array's header.
     pub(crate) fn begin_relay(&mut self, out: &mut Vec<u8>) {
-        if let Kind::Values(values) = &mut self.kind {
-            encode::array_header(out, values.part_of_key.len());
-            values.read.clear();
-            values.read.resize(values.parts.len(), 0);
-            values.count();
+        match &mut self.kind {
+            Kind::Values(values) => {
+                encode::array_header(out, values.part_of_key.len());
+                values.read.clear();
+                values.read.resize(values.parts.len(), 0);
+                values.count();
+            }
+            Kind::Concat { elements, body } => {
+                encode::array_header(out, *elements + self.begun.1);
+                append(out, &std::mem::take(body));
+                self.absorbed_bytes = 0;
+            }
+            _ => debug_assert!(false, "only arrays are passed on while they come"),
         }
+    }
+
+    /// A part that has begun has no elements.
+    pub(crate) fn end_empty_part(&mut self) {
+        self.begun.0 -= 1;
+        self.left -= 1;
+    }
+
+    /// All of one part was passed on while it came.
+    pub(crate) fn end_part(&mut self) {
+        self.left -= 1;
     }
 
     /// The part that the next value comes from; `None` when all were passed on.

@@ -1,9 +1,16 @@
 //! Replies on pinned connections, passed on to the client while they come: as much as the client takes, and no more is
 //! read from the node.
 //!
-//! Two kinds of replies are passed on so: that of one node, and the values of an MGET, which are taken from their
-//! parts in the order of the keys. An MGET begins to be passed on once every part has begun to answer without an error:
-//! behind the first byte, an error has no place any more, and a node that is lost costs the client its connection.
+//! Three kinds of replies are passed on so: that of one node, the values of an MGET, which are taken from their parts in the
+//! order of the keys, and the lists of a KEYS, one behind the other.
+//!
+//! ```text
+//!   part 0 ─► *2 …  ┐ all have begun,          ┌─► all of part 0, part 1, …  (KEYS)
+//!   part 1 ─► *3 …  ┘ none with an error ─► *5 ┴─► value by value, from the part of each key  (MGET)
+//! ```
+//!
+//! Behind the first byte, an error has no place any more, and a node that is lost costs the client its connection. Of a part
+//! whose turn has not come, no more is read than what one read brings: its node keeps the rest.
 
 use crate::core::Core;
 use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
@@ -28,6 +35,12 @@ enum Step {
 pub(crate) struct Garbled {
     pub link: LinkIx,
     pub fault: Fault,
+}
+
+impl Garbled {
+    fn by(link: LinkIx, error: ReplyError) -> Garbled {
+        Garbled { link, fault: Fault::Garbled(error.to_string()) }
+    }
 }
 
 impl Core {
@@ -61,7 +74,7 @@ impl Core {
     /// Whether the reply to `ticket` is passed on while it comes.
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
         match session.replies.owed(ticket.place) {
-            Some(Owed::Task(TaskId::Merge(id))) => self.tasks.merges.get(id).is_some_and(Merge::is_of_values),
+            Some(Owed::Task(TaskId::Merge(id))) => self.tasks.merges.get(id).is_some_and(Merge::is_relayed),
             Some(Owed::Task(TaskId::Receivers(_)) | Owed::Task(TaskId::Judged(_))) => false,
             _ => true,
         }
@@ -72,7 +85,7 @@ impl Core {
             let step = match session.replies.front_owed() {
                 _ if session.replies.output().len() >= self.engine.limits.relay_bytes_max => Step::Wait,
                 Some(Owed::Node) => self.relay_reply(session, links)?,
-                Some(Owed::Task(TaskId::Merge(id))) => self.relay_values(session, links, id)?,
+                Some(Owed::Task(TaskId::Merge(id))) => self.relay_parts(session, links, id)?,
                 _ => Step::Wait,
             };
             if step == Step::Wait {
@@ -123,9 +136,7 @@ impl Core {
         if !session.replies.is_relaying() && reply::is_push(&input) {
             return Err(Garbled { link: ix, fault: unasked_push() });
         }
-        let passed = link
-            .pass(&input, &self.engine.limits)
-            .map_err(|error| Garbled { link: ix, fault: Fault::Garbled(error.to_string()) })?;
+        let passed = link.pass(&input, &self.engine.limits).map_err(|error| Garbled::by(ix, error))?;
         let bytes = &input[..passed.len];
         if !session.replies.is_relaying() && !bytes.is_empty() {
             self.stats.tally.count_reply(ticket.command, ticket.queued_us, self.engine.now_us, bytes);
@@ -148,11 +159,11 @@ impl Core {
         holds
     }
 
-    /// Passes on what is there of an MGET's values.
-    fn relay_values(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
-        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_of_values());
+    /// Passes on what is there of a merge's parts.
+    fn relay_parts(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
+        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_relayed());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
-        let step = self.relay_merge(session, links, &mut merge);
+        let step = relay_merge(self, session, links, &mut merge);
         match step {
             Ok(Step::Done) => {
                 self.tasks.merges.remove(id);
@@ -170,109 +181,212 @@ impl Core {
         step
     }
 
-    fn relay_merge(
-        &mut self,
-        session: &mut Session,
-        links: &[LinkIx],
-        merge: &mut Merge,
-    ) -> Result<Step, Garbled> {
-        if !session.replies.is_relaying() {
-            self.read_heads(session, links, merge)?;
-            if merge.has_failed() {
-                return Ok(self.answer_failed(session, links, merge));
-            }
-            let begun = links.iter().filter(|&&ix| {
-                let link = &self.engine.links[ix];
-                front_ticket(link, session).is_some() && link.incoming.elements.is_some()
-            });
-            if !merge.is_complete_with(begun.count()) {
-                return Ok(Step::Wait);
-            }
-            let mut head = self.engine.pool.take();
-            merge.begin_relay(&mut head);
-            session.replies.relay(&head, &mut self.engine.pool);
-            self.engine.pool.give(head);
+    /// Something has come over `ix` for the session, of whose next reply nothing was passed on. True if it is a part of one whose
+    /// other parts have not all begun: its beginning is read, and there is nothing to do for the others. To look at all of
+    /// them for each would take time by the square of their number.
+    pub(crate) fn waits_for_others(&mut self, session: &Session, ix: LinkIx) -> Result<bool, Garbled> {
+        let Some(Owed::Task(TaskId::Merge(id))) = session.replies.front_owed() else { return Ok(false) };
+        if session.replies.is_relaying() || front_ticket(&self.engine.links[ix], session).is_none() {
+            return Ok(false);
         }
-        while let Some(part) = merge.next_part() {
-            if session.replies.output().len() >= self.engine.limits.relay_bytes_max {
-                return Ok(Step::Wait);
-            }
-            if let Some(value) = merge.held_value(part) {
-                session.replies.relay(value, &mut self.engine.pool);
-                merge.advance(value.len());
-                continue;
-            }
-            let Some((ix, ticket)) = self.source(session, links, Some(part)) else { return Ok(Step::Wait) };
-            if !self.relay_value(session, ix, &ticket)? {
-                return Ok(Step::Wait);
-            }
-            merge.advance(0);
-            self.finish_element(ix);
+        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_relayed());
+        let Some(mut merge) = merge.map(Merge::lend) else { return Ok(false) };
+        let read = begin_part(self, session, ix, &mut merge);
+        let waits = !merge.has_failed() && !merge.has_begun();
+        if let Some(place) = self.tasks.merges.get_mut(id) {
+            *place = merge;
         }
-        session.replies.finish_relay(&mut self.engine.pool);
-        Ok(Step::Done)
+        read?;
+        if waits {
+            self.pace_pinned(ix);
+        }
+        Ok(waits)
     }
+}
 
-    /// One element of the array that `ix` sends was passed on.
-    fn finish_element(&mut self, ix: LinkIx) {
-        let link = &mut self.engine.links[ix];
-        link.incoming.elements =
-            link.incoming.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
-        if link.incoming.elements.is_none() {
-            self.finish_reply(ix);
-        }
+fn relay_merge(
+    core: &mut Core,
+    session: &mut Session,
+    links: &[LinkIx],
+    merge: &mut Merge,
+) -> Result<Step, Garbled> {
+    if !session.replies.is_relaying()
+        && let Some(step) = begin_parts(core, session, links, merge)?
+    {
+        return Ok(step);
     }
+    let step = match merge.is_of_lists() {
+        true => relay_lists(core, session, links, merge)?,
+        false => relay_values(core, session, links, merge)?,
+    };
+    if step == Step::Done {
+        session.replies.finish_relay(&mut core.engine.pool);
+    }
+    Ok(step)
+}
 
-    /// Reads the beginnings of the parts that have not begun.
-    fn read_heads(&mut self, session: &Session, links: &[LinkIx], merge: &mut Merge) -> Result<(), Garbled> {
-        for &ix in links {
-            let link = &mut self.engine.links[ix];
-            let Some(part) = front_ticket(link, session).map(|ticket| ticket.part) else { continue };
-            if link.incoming.elements.is_some() || self.holds_error(ix) {
-                continue;
-            }
-            let link = &mut self.engine.links[ix];
-            let input = link.lend_input();
-            let head = read_head(&input, &self.engine.limits.reply);
-            let used = match &head {
-                Ok(Head::Array { len, .. }) => *len,
-                _ => 0,
-            };
-            match head {
-                Ok(Head::Array { elements, .. }) if elements == merge.keys_of(part) => {
-                    link.incoming.elements = Some(elements);
-                }
-                Ok(Head::Array { .. } | Head::Other) => merge.fail_merging(part),
-                Ok(Head::Error { len }) => merge.fail_by_link(part, &input[..len]),
-                Ok(Head::Unfinished) => link.incoming.starved = true,
-                Err(error) => {
-                    return Err(Garbled { link: ix, fault: Fault::Garbled(error.to_string()) });
-                }
-            }
-            link.restore_input(input, used, &mut self.engine.pool);
-        }
-        Ok(())
+/// Passes on the header of a merge's array, if all parts have begun without an error. If not, what is next.
+fn begin_parts(
+    core: &mut Core,
+    session: &mut Session,
+    links: &[LinkIx],
+    merge: &mut Merge,
+) -> Result<Option<Step>, Garbled> {
+    read_heads(core, session, links, merge)?;
+    if merge.has_failed() {
+        return Ok(Some(answer_failed(core, session, links, merge)));
     }
+    if !merge.has_begun() {
+        return Ok(Some(Step::Wait));
+    }
+    let mut head = core.engine.pool.take();
+    merge.begin_relay(&mut head);
+    count_merged(core, merge, &head);
+    session.replies.relay(&head, &mut core.engine.pool);
+    core.engine.pool.give(head);
+    Ok(None)
+}
 
-    /// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
-    fn answer_failed(&mut self, session: &mut Session, links: &[LinkIx], merge: &Merge) -> Step {
-        for &ix in links {
-            // Also where the connection is not made yet: its first reply would be for a place that is filled.
-            let is_first = |ticket: &Ticket| is_for_front(ticket, session);
-            if self.engine.links[ix].tickets().next().is_some_and(is_first) {
-                self.pins.doomed.push(ix);
+/// Counts a merged reply that begins with `head`.
+fn count_merged(core: &mut Core, merge: &Merge, head: &[u8]) {
+    if let Some((command, queued_us)) = merge.asked {
+        core.stats.tally.count_reply(command, queued_us, core.engine.now_us, head);
+    }
+}
+
+/// Passes on what is there of an MGET's values.
+fn relay_values(
+    core: &mut Core,
+    session: &mut Session,
+    links: &[LinkIx],
+    merge: &mut Merge,
+) -> Result<Step, Garbled> {
+    while let Some(part) = merge.next_part() {
+        if session.replies.output().len() >= core.engine.limits.relay_bytes_max {
+            return Ok(Step::Wait);
+        }
+        if let Some(value) = merge.held_value(part) {
+            session.replies.relay(value, &mut core.engine.pool);
+            merge.advance(value.len());
+            continue;
+        }
+        let Some((ix, ticket)) = core.source(session, links, Some(part)) else { return Ok(Step::Wait) };
+        if !core.relay_value(session, ix, &ticket)? {
+            return Ok(Step::Wait);
+        }
+        merge.advance(0);
+        finish_element(core, ix);
+    }
+    Ok(Step::Done)
+}
+
+/// Passes on what is there of the parts of a KEYS, from the first that is not through.
+fn relay_lists(
+    core: &mut Core,
+    session: &mut Session,
+    links: &[LinkIx],
+    merge: &mut Merge,
+) -> Result<Step, Garbled> {
+    let part_of = |&ix: &LinkIx| Some((front_ticket(&core.engine.links[ix], session)?.part, ix));
+    let mut sources: Vec<(u32, LinkIx)> = links.iter().filter_map(part_of).collect();
+    sources.sort_unstable();
+    for (_, ix) in sources {
+        if session.replies.output().len() >= core.engine.limits.relay_bytes_max {
+            return Ok(Step::Wait);
+        }
+        let Some(&ticket) = front_ticket(&core.engine.links[ix], session) else { return Ok(Step::Wait) };
+        if !core.relay_value(session, ix, &ticket)? {
+            return Ok(Step::Wait);
+        }
+        core.engine.links[ix].incoming.elements = None;
+        core.finish_reply(ix);
+        merge.end_part();
+    }
+    Ok(if merge.is_complete() { Step::Done } else { Step::Wait })
+}
+
+/// One element of the array that `ix` sends was passed on.
+fn finish_element(core: &mut Core, ix: LinkIx) {
+    let link = &mut core.engine.links[ix];
+    link.incoming.elements =
+        link.incoming.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
+    if link.incoming.elements.is_none() {
+        core.finish_reply(ix);
+    }
+}
+
+/// Reads the beginnings of the parts that have not begun.
+fn read_heads(
+    core: &mut Core,
+    session: &Session,
+    links: &[LinkIx],
+    merge: &mut Merge,
+) -> Result<(), Garbled> {
+    links.iter().try_for_each(|&ix| begin_part(core, session, ix, merge))
+}
+
+/// Reads the beginning of the part that comes over `ix`, if it has not begun.
+fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge) -> Result<(), Garbled> {
+    let link = &core.engine.links[ix];
+    let Some(&Ticket { part, command, queued_us, .. }) = front_ticket(link, session) else {
+        return Ok(());
+    };
+    merge.asked.get_or_insert((command, queued_us));
+    if link.incoming.elements.is_some() || core.holds_error(ix) {
+        return Ok(());
+    }
+    let link = &mut core.engine.links[ix];
+    let input = link.lend_input();
+    let head = head_of(&input, &core.engine.limits.reply).map_err(|error| Garbled::by(ix, error))?;
+    let used = if let Head::Array { len, .. } = &head { *len } else { 0 };
+    link.incoming.starved = matches!(head, Head::Unfinished);
+    match head {
+        Head::Array { elements, len } if merge.takes(part, elements) => {
+            link.incoming.elements = Some(elements);
+            merge.begin_part(elements);
+            if merge.is_of_lists() {
+                let passed = link.pass_header(&input[..len], &core.engine.limits);
+                passed.map_err(|error| Garbled::by(ix, error))?;
             }
         }
-        if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
-            pin.forget(session.replies.front());
-        }
-        let mut error = self.engine.pool.take();
-        merge.write_failure(&mut error);
-        let place = session.replies.front();
-        session.replies.settle(place, &error, &mut self.engine.pool);
-        self.engine.pool.give(error);
-        Step::Done
+        Head::Array { .. } | Head::Other => merge.fail_merging(part),
+        Head::Error { len } => merge.fail_by_link(part, &input[..len]),
+        Head::Unfinished => {}
     }
+    link.restore_input(input, used, &mut core.engine.pool);
+    if link.incoming.elements == Some(0) {
+        end_empty_part(core, ix, merge);
+    }
+    Ok(())
+}
+
+/// The part that `ix` brought has no elements: it is all here. Its node would be late if it were waited for until the turn of
+/// the part.
+fn end_empty_part(core: &mut Core, ix: LinkIx, merge: &mut Merge) {
+    core.engine.links[ix].incoming.elements = None;
+    core.finish_reply(ix);
+    merge.end_empty_part();
+}
+
+/// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
+fn answer_failed(core: &mut Core, session: &mut Session, links: &[LinkIx], merge: &Merge) -> Step {
+    for &ix in links {
+        // Also where the connection is not made yet: its first reply would be for a place that is filled.
+        let is_first = |ticket: &Ticket| is_for_front(ticket, session);
+        if core.engine.links[ix].tickets().next().is_some_and(is_first) {
+            core.pins.doomed.push(ix);
+        }
+    }
+    if let Some(pin) = session.pinning.id().and_then(|id| core.pins.get_mut(id)) {
+        pin.forget(session.replies.front());
+    }
+    let mut error = core.engine.pool.take();
+    merge.write_failure(&mut error);
+    count_merged(core, merge, &error);
+    let place = session.replies.front();
+    session.replies.settle(place, &error, &mut core.engine.pool);
+    core.engine.pool.give(error);
+    Step::Done
 }
 
 /// The ticket of the connection's next reply, if that belongs to the session's place at the front.
@@ -296,7 +410,7 @@ enum Head {
     Unfinished,
 }
 
-fn read_head(bytes: &[u8], limits: &reply::ReplyLimits) -> Result<Head, ReplyError> {
+fn head_of(bytes: &[u8], limits: &reply::ReplyLimits) -> Result<Head, ReplyError> {
     Ok(match bytes.first() {
         None => Head::Unfinished,
         Some(b'*') => match reply::array_header(bytes, limits)? {

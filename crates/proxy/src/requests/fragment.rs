@@ -10,6 +10,7 @@ use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
 use crate::scripts::Library;
+use crate::session::Reason;
 use crate::walk;
 use command::{Command, Flags};
 use resp::Request;
@@ -121,6 +122,7 @@ impl Core {
     ) {
         walk::enter("expect_parts");
         let reads = command.flags.contains(Flags::READONLY);
+        let is_whole = self.is_taken_whole(session, merge, &keys.parts);
         let loadable = match merge {
             command::Merge::And => self.board.scripts.loadable(command, request),
             _ => Vec::new(),
@@ -137,10 +139,19 @@ impl Core {
         .with_library(library)
         .with_loadable(loadable)
         .of_shards(&self.engine.topology)
-        .over(self.engine.topology.is_cluster() && shares_conns(&keys.parts))
+        .taken_whole(is_whole)
         .in_profile(self.profiles.kind(session.profile));
         let kept = Kept::only_if(reads);
         self.expect_merge(session, merge, keys, kept);
+    }
+
+    /// Whether the replies of `parts` are not passed on while they come.
+    fn is_taken_whole(&self, session: &Session, merge: command::Merge, parts: &[Part]) -> bool {
+        match merge {
+            // Within a transaction, whose other replies come behind it.
+            command::Merge::Concat => session.hold.has(Reason::Order),
+            _ => self.engine.topology.is_cluster() && shares_conns(parts),
+        }
     }
 
     /// The same, for a merge that is there.

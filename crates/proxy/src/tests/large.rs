@@ -109,6 +109,22 @@ fn values_come_in_the_order_of_the_keys_while_they_come() {
 }
 
 #[test]
+fn the_time_of_an_mget_of_large_values_counts() {
+    let (mut rig, client) = rig(2, small());
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("mget {b} {a}|"));
+    rig.node_sends(1, "*1|$30|0123456789");
+    let one = rig.pinned_now();
+    rig.pass(Duration::from_millis(3));
+    rig.sends(one, "*1|$30|012345678901234567890123456789|");
+    rig.node_sends(0, "*1|$1|x|");
+    assert_eq!(rig.taken(client), "*2|$30|012345678901234567890123456789|$1|x|");
+    rig.client_sends(client, "info commandstats|");
+    let told = rig.taken(client);
+    assert!(told.contains("cmdstat_mget:calls=1,usec=3000,"), "{told}");
+}
+
+#[test]
 fn a_large_reply_behind_info_is_passed_on() {
     let (mut rig, client) = rig(2, small());
     let key = rig.key(0);

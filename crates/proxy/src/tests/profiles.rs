@@ -279,8 +279,11 @@ fn merged_replies_are_of_the_protocol_in_which_was_asked() {
     rig.client_sends(client, &format!("hello 3|mget {a} {b}|randomkey|keys *|scan 0 count 1|hello 2|"));
     let conns = [0, 1].map(|shard| rig.bring_up_greeted(shard, TO_RESP3.0, TO_RESP3.1));
     rig.taken(client);
-    rig.sends(conns[0], "*1|_|_|*1|$1|k|");
-    rig.sends(conns[1], "*1|$1|v|_|*0|");
+    rig.sends(conns[0], "*1|_|_|");
+    rig.sends(conns[1], "*1|$1|v|_|");
+    let pinned = [0, 1].map(|shard| rig.bring_up_greeted(shard, TO_RESP3.0, TO_RESP3.1));
+    rig.sends(pinned[0], "*1|$1|k|");
+    rig.sends(pinned[1], "*0|");
     rig.sends(conns[0], "*2|$1|0|*1|$1|k|");
     assert!(rig.taken(client).starts_with("*2|_|$1|v|_|*1|$1|k|*2|"));
 }
