@@ -184,6 +184,38 @@ fn a_list_of_clients_waits_for_memory() {
     assert!(rig.taken(other).contains("cmd=client|list"));
 }
 
+/// A list stays whole: its length comes before its first byte. Each of these is 50 KB.
+#[test]
+fn lists_of_clients_that_all_ask_at_once_stay_within_memory() {
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
+    let mut rig = Rig::ready_with(1, limits);
+    let clients: Vec<_> = (0..40).map(|_| rig.client()).collect();
+    let name = format!("client setname {}|", "x".repeat(1000));
+    for &client in &clients {
+        rig.client_sends(client, &name);
+        assert_eq!(rig.taken(client), "+OK|");
+    }
+    let mut held_max = 0;
+    for &client in &clients {
+        rig.stick(client);
+        rig.client_sends(client, "client list|client list|");
+        held_max = held_max.max(rig.proxy.held_bytes());
+    }
+    for &client in &clients {
+        rig.unstick(client);
+        held_max = held_max.max(rig.proxy.held_bytes());
+    }
+    assert!((200_000..350_000).contains(&held_max), "{held_max}: half, and the list that was made last");
+    for &client in &clients {
+        let lists = rig.taken(client);
+        assert_eq!((lists.matches(" addr=").count(), lists.len() > 80_000), (80, true));
+        assert!(!rig.is_closed(client));
+    }
+}
+
 #[test]
 fn no_more_is_described_at_once_than_the_limit_says() {
     let mut rig = Rig::ready_with(1, Limits { names_max: 3, ..Limits::default() });
