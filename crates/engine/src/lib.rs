@@ -30,6 +30,7 @@ pub mod limits;
 pub mod link;
 pub mod lost;
 pub mod memory;
+pub mod retry;
 pub mod rounds;
 pub mod session;
 pub mod walk;

@@ -42,6 +42,8 @@ pub(crate) type Engine = engine::engine::Engine<Features>;
 pub(crate) type Asked = engine::engine::Asked<Features>;
 /// One connection to a node, or the wish for one.
 pub(crate) type Link = engine::link::Link<Features>;
+/// A request that is to be sent again.
+pub(crate) type Retry = engine::retry::Retry<Features>;
 /// What waits for one reply.
 pub(crate) type Ticket = engine::link::Ticket<Features>;
 /// Who gets a reply.

@@ -36,10 +36,9 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, TaskId, TaskKind, Ticket};
+use crate::features::{Link, Owed, Owner, Retry, TaskId, TaskKind, Ticket};
 use crate::held::Watch;
 use crate::link::LinkIx;
-use crate::link::ProfileId;
 use crate::link::Use;
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
@@ -49,6 +48,7 @@ use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason, is_behind};
 use crate::transaction::Held;
 use crate::walk;
+use engine::retry::Why;
 use resp::encode;
 use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
@@ -167,10 +167,8 @@ impl Default for Aim {
 /// A request that was declined, or not sent, and is on no connection.
 #[derive(Debug)]
 pub(crate) struct Stray {
-    ticket: Ticket,
-    request: Vec<u8>,
+    retry: Retry,
     /// Over which kind of connection it goes.
-    profile: ProfileId,
     used_by: Use,
     /// It watches keys, or else waits for an element, if it goes over a connection of its client's own.
     watches: bool,
@@ -193,17 +191,17 @@ pub(crate) struct RetryQueue {
 impl RetryQueue {
     /// What is known of each request that waits.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
-        self.strays.iter().map(|stray| &stray.ticket)
+        self.strays.iter().map(|stray| &stray.retry.ticket)
     }
 
     /// What it was counted for, and what it holds.
     pub(crate) fn account(&self) -> (usize, usize) {
-        (self.counted_bytes, self.strays.iter().map(|stray| stray.request.len()).sum())
+        (self.counted_bytes, self.strays.iter().map(|stray| stray.retry.request.len()).sum())
     }
 
     /// Adds `stray`, in its client's order, of whom more may be here if `has_more`.
     fn add(&mut self, stray: Stray, has_more: bool) {
-        let is_later = |other: &Stray| is_ahead(&stray.ticket, &other.ticket);
+        let is_later = |other: &Stray| is_ahead(&stray.retry.ticket, &other.retry.ticket);
         let later = if has_more { self.strays.iter().position(is_later) } else { None };
         self.strays.insert(later.unwrap_or(self.strays.len()), stray);
     }
@@ -349,7 +347,7 @@ impl Proxy {
     ) -> Result<Stray, String> {
         let core = &mut self.core;
         let link = &core.engine.links[ix];
-        let (profile, used_by) = (link.profile, link.used_by);
+        let (profile, shard, used_by) = (link.profile, link.shard, link.used_by);
         let (request, aim) = core.request_again((ix, 0), owed);
         let aim = match declined {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
@@ -380,7 +378,8 @@ impl Proxy {
         match request {
             Some(request) if !overtaken => {
                 let retry_at = Instant::NEVER;
-                Ok(Stray { ticket, request, profile, used_by, watches, aim, reason, retry_at })
+                let retry = Retry { ticket, request, profile, shard };
+                Ok(Stray { retry, used_by, watches, aim, reason, retry_at })
             }
             _ => Err(reason),
         }
@@ -390,7 +389,7 @@ impl Proxy {
     /// where nobody could. `reason` is what its client is told if its time is up.
     pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
         let link = &self.core.engine.links[ix];
-        let (profile, used_by) = (link.profile, link.used_by);
+        let (profile, shard, used_by) = (link.profile, link.shard, link.used_by);
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
@@ -400,10 +399,11 @@ impl Proxy {
                 _ => Some(Owed::Task(TaskId::Replay(self.core.replay_of_part(&ticket)?))),
             };
             let (request, aim) = self.core.request_again((ix, number), owed);
-            let (request, kept) = (request?, ticket.kept.redirected()?);
+            let (request, kept) = (request?, Why::NotRun.next(ticket.kept)?);
             let (ticket, reason) = (Ticket { kept, ..ticket }, reason.to_owned());
             let retry_at = Instant::NEVER;
-            Some(Stray { ticket, request, profile, used_by, watches: false, aim, reason, retry_at })
+            let retry = Retry { ticket, request, profile, shard };
+            Some(Stray { retry, used_by, watches: false, aim, reason, retry_at })
         };
         let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
@@ -439,7 +439,9 @@ impl Proxy {
     /// Sends a request where it belongs, or parks it.
     fn redirect_stray(&mut self, mut stray: Stray, declined: Declined) {
         let core = &self.core;
-        if stray.ticket.owner == Owner::Task(TaskKind::Fan) && core.client_of(&stray.ticket).is_none() {
+        if stray.retry.ticket.owner == Owner::Task(TaskKind::Fan)
+            && core.client_of(&stray.retry.ticket).is_none()
+        {
             // Other parts have answered: this one is not needed any more.
             return self.give_up(stray);
         }
@@ -452,11 +454,11 @@ impl Proxy {
             stray.retry_at = core.engine.now + RETRY_AFTER;
             return self.park(stray);
         };
-        let Some(kept) = stray.ticket.kept.redirected() else { return self.give_up(stray) };
-        stray.ticket.kept = kept;
-        if stray.ticket.deadline <= core.engine.now {
+        let Some(kept) = Why::NotRun.next(stray.retry.ticket.kept) else { return self.give_up(stray) };
+        stray.retry.ticket.kept = kept;
+        if stray.retry.ticket.deadline <= core.engine.now {
             // The node was slow and not silent: the request had its time there, and gets as much for each redirect.
-            stray.ticket.deadline = core.engine.now + core.engine.limits.request_timeout;
+            stray.retry.ticket.deadline = core.engine.now + core.engine.limits.request_timeout;
         }
         let id = core.engine.topology.node_at(address);
         self.send_in_turn(stray, id, asks);
@@ -477,7 +479,7 @@ impl Proxy {
     /// Whether `stray`, sent to the node `id`, could get there before what its client has sent ahead of it for the same keys:
     /// a slot that moves twice is at three nodes, and each tells of another.
     fn would_overtake(&self, stray: &Stray, id: NodeId) -> bool {
-        let ticket = &stray.ticket;
+        let ticket = &stray.retry.ticket;
         match self.peers.get(ticket.conn) {
             Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
                 session.replies.front() != ticket.place
@@ -491,18 +493,19 @@ impl Proxy {
     /// Lets a request wait. Meanwhile its client's next ones are not read.
     fn park(&mut self, stray: Stray) {
         let core = &mut self.core;
-        if core.retry_queue.bytes + stray.request.len() > PARKED_BYTES_MAX {
+        if core.retry_queue.bytes + stray.retry.request.len() > PARKED_BYTES_MAX {
             return self.give_up(stray);
         }
         let mut has_parked = false;
-        if let Some(Peer::Client(session)) = self.peers.get_mut(stray.ticket.conn)
-            && stray.ticket.is_of_client()
+        if let Some(Peer::Client(session)) = self.peers.get_mut(stray.retry.ticket.conn)
+            && stray.retry.ticket.is_of_client()
         {
             has_parked = session.hold.has(Reason::Order);
             session.hold.add(Reason::Order);
         }
-        core.retry_queue.bytes += stray.request.len();
-        core.retry_queue.due_at = core.retry_queue.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+        core.retry_queue.bytes += stray.retry.request.len();
+        core.retry_queue.due_at =
+            core.retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
         core.retry_queue.add(stray, has_parked);
         core.recount_parked();
     }
@@ -513,17 +516,17 @@ impl Proxy {
         let strays = std::mem::take(&mut self.core.retry_queue.strays);
         (self.core.retry_queue.bytes, self.core.retry_queue.due_at) = (0, Instant::NEVER);
         for stray in strays {
-            if !all && stray.retry_at > now && stray.ticket.deadline > now {
+            if !all && stray.retry_at > now && stray.retry.ticket.deadline > now {
                 let retry_queue = &mut self.core.retry_queue;
-                retry_queue.bytes += stray.request.len();
-                retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.ticket.deadline);
+                retry_queue.bytes += stray.retry.request.len();
+                retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
                 retry_queue.strays.push_back(stray);
                 continue;
             }
-            if stray.ticket.is_of_client() {
-                self.lift_barrier(stray.ticket);
+            if stray.retry.ticket.is_of_client() {
+                self.lift_barrier(stray.retry.ticket);
             }
-            if stray.ticket.deadline <= now {
+            if stray.retry.ticket.deadline <= now {
                 self.give_up(stray);
                 continue;
             }
@@ -540,22 +543,22 @@ impl Proxy {
         let core = &self.core;
         let shard = core.shard_of(stray.aim);
         let lost = core.engine.not_sent(shard, &stray.reason);
-        self.core.stats.counters.timeouts += u64::from(stray.ticket.deadline <= self.core.engine.now);
-        self.deliver(stray.ticket, Outcome::Lost(lost));
+        self.core.stats.counters.timeouts += u64::from(stray.retry.ticket.deadline <= self.core.engine.now);
+        self.deliver(stray.retry.ticket, Outcome::Lost(lost));
     }
 
     /// Sends a request to the node `id`, in its place in the client's order.
     fn send_stray(&mut self, stray: Stray, id: NodeId, asks: bool) {
-        let ticket = stray.ticket;
+        let ticket = stray.retry.ticket;
         if let Err(lost) = self.try_to_send(&stray, id, asks) {
             self.deliver(ticket, Outcome::Lost(lost));
         }
-        self.core.engine.pool.give(stray.request);
+        self.core.engine.pool.give(stray.retry.request);
     }
 
     fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
         let core = &mut self.core;
-        let Stray { ticket, profile, .. } = *stray;
+        let Retry { ticket, profile, .. } = stray.retry;
         let mut session = match core.client_of(&ticket).and_then(|conn| self.peers.get_mut(conn)) {
             Some(Peer::Client(session)) => Some(session),
             // It has gone.
@@ -587,7 +590,7 @@ impl Proxy {
                     (stray.aim, id),
                     stray.watches,
                     asks,
-                    &stray.request,
+                    &stray.retry.request,
                     ticket,
                 );
             }
@@ -611,7 +614,7 @@ impl Proxy {
             }
             _ => {}
         }
-        core.enqueue_again(node, asks, &stray.request, ticket);
+        core.enqueue_again(node, asks, &stray.retry.request, ticket);
         Ok(())
     }
 }
@@ -687,7 +690,7 @@ impl Core {
         }
         let is_later = |other: &Ticket| is_ahead(ticket, other);
         let mut strays = self.retry_queue.strays.iter();
-        if strays.any(|stray| is_later(&stray.ticket) && self.overlap(stray.aim, aim)) {
+        if strays.any(|stray| is_later(&stray.retry.ticket) && self.overlap(stray.aim, aim)) {
             return true;
         }
         self.engine.links.iter().any(|link| {
@@ -704,8 +707,9 @@ impl Core {
 
     /// Whether something for the same keys, which its client has sent ahead of `stray`, is parked.
     fn is_behind_parked(&self, stray: &Stray) -> bool {
-        let is_it =
-            |other: &Stray| is_ahead(&other.ticket, &stray.ticket) && self.overlap(other.aim, stray.aim);
+        let is_it = |other: &Stray| {
+            is_ahead(&other.retry.ticket, &stray.retry.ticket) && self.overlap(other.aim, stray.aim)
+        };
         self.retry_queue.strays.iter().any(is_it)
     }
 
@@ -714,7 +718,7 @@ impl Core {
         self.engine.links.iter().filter(|link| link.node != id).any(|link| {
             link.redirected().any(|(number, other)| {
                 let is_same = |aim| self.overlap(aim, stray.aim);
-                is_ahead(other, &stray.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)
+                is_ahead(other, &stray.retry.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)
             })
         })
     }

@@ -51,17 +51,17 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::errors::Lost;
 use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
+use crate::features::{Link, Owed, Owner, Retry, Session, TaskId, Ticket};
 use crate::link::LinkIx;
 use crate::link::ProfileId;
 use crate::link::greeting::Greeting;
-use crate::link::kept::Kept;
 use crate::link::{State, Use};
 use crate::requests::upload::Upload;
 use crate::session::is_behind;
 use crate::session::pinning::Pinning;
 use crate::walk;
 use engine::memory::Charge;
+use engine::retry::Why;
 use std::collections::{BTreeMap, VecDeque};
 use stdx::{Id, Instant, Slab};
 use topology::{NodeId, ShardId};
@@ -80,7 +80,7 @@ pub(crate) struct Pin {
 impl Pin {
     /// The request at `place` was answered: nothing of it is asked again.
     pub(crate) fn forget(&mut self, place: u32) {
-        self.refetches.retain(|refetch| refetch.ticket.place != place);
+        self.refetches.retain(|refetch| refetch.retry.ticket.place != place);
     }
 }
 
@@ -91,10 +91,7 @@ pub(crate) struct Refetch {
     from: ConnId,
     /// The first of the requests that are asked again from there: on a retired connection its reply is waited for.
     first: u64,
-    profile: ProfileId,
-    shard: ShardId,
-    pub ticket: Ticket,
-    request: Vec<u8>,
+    pub retry: Retry,
     charge: Charge,
 }
 
@@ -140,13 +137,13 @@ impl Pins {
     pub(crate) fn account(&self) -> (usize, usize) {
         let refetches = || self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
         let counted = refetches().map(|refetch| refetch.charge.bytes()).sum();
-        (counted, refetches().map(|refetch| refetch.request.len()).sum())
+        (counted, refetches().map(|refetch| refetch.retry.request.len()).sum())
     }
 
     /// Places in clients' orders for which a read is to be asked again.
     pub(crate) fn refetched(&self) -> impl Iterator<Item = (ConnId, u32)> {
         let refetches = self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
-        refetches.map(|refetch| (refetch.ticket.conn, refetch.ticket.place))
+        refetches.map(|refetch| (refetch.retry.ticket.conn, refetch.retry.ticket.place))
     }
 
     /// How many have a permit.
@@ -331,7 +328,7 @@ impl Core {
             if ticket.conn != session.conn || ticket.owner != Owner::Client {
                 continue;
             }
-            if !ticket.kept.is_read() || !link.is_kept(&ticket) {
+            if Why::LargeReply.next(ticket.kept).is_none() || !link.is_kept(&ticket) {
                 return None;
             }
             match session.replies.owed(ticket.place) {
@@ -343,7 +340,8 @@ impl Core {
             }
             let request = link.kept_request(number)?;
             let charge = self.engine.memory.charge(request.len());
-            refetches.push(Refetch { from, first, profile, shard, ticket, request, charge });
+            let retry = Retry { ticket, request, profile, shard };
+            refetches.push(Refetch { from, first, retry, charge });
         }
         Some(refetches)
     }
@@ -384,7 +382,7 @@ impl Core {
         let (awaiting, refetches) = refetches.into_iter().partition(|refetch| self.waits(refetch));
         self.pins.pins.get_mut(id).expect("as above").refetches = awaiting;
         let mut lost = Vec::new();
-        for Refetch { profile, shard, ticket, request, .. } in refetches {
+        for Refetch { retry: Retry { profile, shard, ticket, request }, .. } in refetches {
             session.pinning = Pinning::Busy(id);
             match self.pinned_node(id, profile, shard, Some(ticket.place)) {
                 Ok(ix) => {
@@ -398,7 +396,8 @@ impl Core {
                         self.take_whole(conn, merge);
                     }
                     self.engine.asking = ticket.command;
-                    self.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept: Kept::NO });
+                    let kept = Why::LargeReply.next(ticket.kept).unwrap_or_default();
+                    self.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept });
                 }
                 Err(reason) => lost.push((ticket, reason)),
             }

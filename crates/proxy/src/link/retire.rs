@@ -43,7 +43,7 @@ impl Proxy {
     /// this is retired, it is that connection.
     pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
         walk::enter("refetch");
-        let Some(conn) = refetches.first().map(|refetch| refetch.ticket.conn) else { return };
+        let Some(conn) = refetches.first().map(|refetch| refetch.retry.ticket.conn) else { return };
         let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.owner == Owner::Client;
         self.core.engine.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
         let place = self.retire_if_clogged(ix);
@@ -66,11 +66,12 @@ impl Proxy {
         let link = &core.engine.links[ix];
         let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
         let starts = link.tickets().take_while(is_ours).map(|ticket| ticket.start);
-        let come_first = starts.eq(refetches.iter().map(|refetch| refetch.ticket.start))
+        let come_first = starts.eq(refetches.iter().map(|refetch| refetch.retry.ticket.start))
             && link.tickets().filter(is_ours).count() == refetches.len();
         // A redirect may have brought parts of one request together, which are passed on side by side.
-        let are_in_order =
-            refetches.windows(2).all(|pair| is_behind(pair[1].ticket.place, pair[0].ticket.place));
+        let are_in_order = refetches
+            .windows(2)
+            .all(|pair| is_behind(pair[1].retry.ticket.place, pair[0].retry.ticket.place));
         if link.used_by != Use::Retired || !come_first || !are_in_order || !is_abandoned(link) {
             return false;
         }
@@ -114,13 +115,13 @@ impl Proxy {
         // The node was at work for another, and may be for a while.
         let deadline = core.engine.now + core.engine.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Link { profile, node: id, shard, used_by, .. } = core.engine.links[ix];
+        let Link { profile, node: id, used_by, .. } = core.engine.links[ix];
         let place = core.unused_link(profile, id);
         self.replace(ix, place, Use::Retired);
         self.core.stats.counters.retirements += 1;
         match used_by {
             // The replica was fit for them when they came; when it takes another connection, it may not be.
-            Use::Replica => self.ask_primary(reads.into_iter().map(|read| read.of(profile, shard)).collect()),
+            Use::Replica => self.ask_primary(reads),
             _ => self.ask_again(reads, ix),
         }
         self.core.engine.recount_link(ix);

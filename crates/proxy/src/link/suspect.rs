@@ -18,28 +18,12 @@
 
 use crate::ConnId;
 use crate::event::Notice;
-use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
+use crate::features::{Link, Owed, Owner, Retry, Session, TaskId, Ticket};
 use crate::link::LinkIx;
-use crate::link::ProfileId;
 use crate::link::Use;
 use crate::proxy::{Peer, Proxy};
-use crate::reading::replicas::Rescued;
+use engine::retry::Why;
 use std::collections::BTreeSet;
-use topology::ShardId;
-
-/// A read that is to be asked again.
-#[derive(Debug)]
-pub(crate) struct Repeat {
-    pub ticket: Ticket,
-    request: Vec<u8>,
-}
-
-impl Repeat {
-    /// The same, to be asked of the primary of `shard`.
-    pub(crate) fn of(self, profile: ProfileId, shard: ShardId) -> Rescued {
-        Rescued { profile, shard, ticket: self.ticket, request: self.request }
-    }
-}
 
 impl Proxy {
     /// Nothing comes on the shared connection `ix`: another is made, to find out whether its node is there.
@@ -76,7 +60,7 @@ impl Proxy {
 
     /// The connection `ix` has ended: takes the reads away from it that may be asked again on the next, if that is tried
     /// at once.
-    pub(crate) fn take_reads_of_ended(&mut self, ix: LinkIx) -> Vec<Repeat> {
+    pub(crate) fn take_reads_of_ended(&mut self, ix: LinkIx) -> Vec<Retry> {
         let core = &self.core;
         match core.engine.links[ix].was_healthy(core.engine.now, &core.engine.limits) {
             true => self.take_reads(ix, |_| true),
@@ -86,7 +70,7 @@ impl Proxy {
 
     /// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, of clients that are
     /// `fit` for it.
-    pub(crate) fn take_reads(&mut self, ix: LinkIx, fit: impl Fn(&Session) -> bool) -> Vec<Repeat> {
+    pub(crate) fn take_reads(&mut self, ix: LinkIx, fit: impl Fn(&Session) -> bool) -> Vec<Retry> {
         let link = &self.core.engine.links[ix];
         // The places of one that has gone are nobody's.
         let awaited =
@@ -101,9 +85,11 @@ impl Proxy {
         let bound: BTreeSet<ConnId> =
             awaited.iter().filter(|(_, _, may)| !may).map(|(_, ticket, _)| ticket.conn).collect();
         let free = awaited.iter().filter(|(_, ticket, _)| !bound.contains(&ticket.conn));
-        let reads = free
-            .filter_map(|&(number, ticket, _)| Some(Repeat { ticket, request: link.kept_request(number)? }));
-        let reads: Vec<Repeat> = reads.collect();
+        let (profile, shard) = (link.profile, link.shard);
+        let retry =
+            |number, ticket| Some(Retry { ticket, request: link.kept_request(number)?, profile, shard });
+        let reads = free.filter_map(|&(number, ticket, _)| retry(number, ticket));
+        let reads: Vec<Retry> = reads.collect();
         let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
         let link = &mut self.core.engine.links[ix];
         for ticket in link.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
@@ -116,7 +102,7 @@ impl Proxy {
     /// Whether the request of `ticket`, in flight on the connection `ix` for what is `owed`, may be asked again.
     fn may_ask_again(&self, ix: LinkIx, ticket: &Ticket, owed: Owed) -> bool {
         ticket.owner == Owner::Client
-            && ticket.kept.may_be_repeated()
+            && Why::LinkFailed.next(ticket.kept).is_some()
             && self.core.engine.links[ix].is_kept(ticket)
             && self.core.engine.limits.over_at(ticket.deadline, self.core.engine.limits.request_timeout)
                 > self.core.engine.now
@@ -124,11 +110,12 @@ impl Proxy {
     }
 
     /// Asks `reads` on the connection `ix`, which has just taken the place of theirs. They had been admitted there.
-    pub(crate) fn ask_again(&mut self, reads: Vec<Repeat>, ix: LinkIx) {
+    pub(crate) fn ask_again(&mut self, reads: Vec<Retry>, ix: LinkIx) {
         let core = &mut self.core;
-        for Repeat { ticket, request } in reads {
+        for Retry { ticket, request, .. } in reads {
             core.stats.counters.reads_repeated += 1;
-            let again = Ticket { kept: ticket.kept.repeated(), ..ticket };
+            let kept = Why::LinkFailed.next(ticket.kept).unwrap_or_default();
+            let again = Ticket { kept, ..ticket };
             core.enqueue_again(ix, false, &request, again);
         }
     }

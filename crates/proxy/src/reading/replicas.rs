@@ -22,7 +22,7 @@ use crate::core::Core;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Session, TaskKind, Ticket};
+use crate::features::{Link, Owed, Owner, Retry, Session, TaskKind, Ticket};
 use crate::held::Watch;
 use crate::link::LinkIx;
 use crate::link::ProfileId;
@@ -34,6 +34,7 @@ use crate::replies::{Fault, Outcome};
 use crate::requests::Step;
 use crate::requests::route::{self, Keys, Part, Route};
 use command::{Carry, Command, Number};
+use engine::retry::Why;
 use resp::Request;
 use stdx::Instant;
 use topology::{NodeId, ShardId};
@@ -365,16 +366,16 @@ impl Core {
 
     /// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
     /// the primary can answer them too.
-    pub(crate) fn rescue_reads(&mut self, ix: LinkIx) -> Vec<Rescued> {
+    pub(crate) fn rescue_reads(&mut self, ix: LinkIx) -> Vec<Retry> {
         let link = &mut self.engine.links[ix];
         if link.used_by != Use::Replica {
             return Vec::new();
         }
         let (profile, shard) = (link.profile, link.shard);
         let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
-            |(number, &ticket)| Some(Rescued { profile, shard, ticket, request: link.kept_request(number)? }),
+            |(number, &ticket)| Some(Retry { profile, shard, ticket, request: link.kept_request(number)? }),
         );
-        let rescued: Vec<Rescued> = rescued.collect();
+        let rescued: Vec<Retry> = rescued.collect();
         let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
         let taken = link.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
         taken.for_each(Ticket::discard);
@@ -396,15 +397,6 @@ impl Core {
     }
 }
 
-/// A read that a replica will not answer.
-#[derive(Debug)]
-pub(crate) struct Rescued {
-    pub profile: ProfileId,
-    pub shard: ShardId,
-    pub ticket: Ticket,
-    pub request: Vec<u8>,
-}
-
 /// Whether `ticket` is of a client's read. Others may be in flight to a replica that is about to become a primary; what may
 /// have written is never asked again.
 fn is_read_of_client(ticket: &Ticket) -> bool {
@@ -422,8 +414,8 @@ pub(crate) fn is_turned_away(ticket: &Ticket, reply: &[u8]) -> bool {
 
 impl Proxy {
     /// Asks the primary what a replica did not answer.
-    pub(crate) fn ask_primary(&mut self, reads: Vec<Rescued>) {
-        for Rescued { profile, shard, ticket, request } in reads {
+    pub(crate) fn ask_primary(&mut self, reads: Vec<Retry>) {
+        for Retry { profile, shard, ticket, request } in reads {
             let core = &mut self.core;
             let Ticket { conn, place, part, owner, command, .. } = ticket;
             match core.shared_link(profile, shard) {
@@ -433,7 +425,13 @@ impl Proxy {
                     core.engine.enqueue_on(
                         ix,
                         &request,
-                        Asked { conn, place, part, owner, kept: Kept::READ },
+                        Asked {
+                            conn,
+                            place,
+                            part,
+                            owner,
+                            kept: Why::ReplicaFailed.next(ticket.kept).unwrap_or_default(),
+                        },
                     );
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
@@ -451,7 +449,7 @@ impl Proxy {
         };
         match request.filter(|_| is_read_of_client(&ticket)) {
             Some(request) => {
-                let rescued = Rescued { profile: link.profile, shard: link.shard, ticket, request };
+                let rescued = Retry { profile: link.profile, shard: link.shard, ticket, request };
                 self.ask_primary(vec![rescued]);
             }
             None => self.deliver_timeout(ix, ticket),
@@ -470,7 +468,7 @@ impl Proxy {
         self.core.readers.suspect(shard, id);
         // It may not be a replica of this shard any more.
         self.core.wish(None);
-        self.ask_primary(vec![Rescued { profile, shard, ticket: *ticket, request }]);
+        self.ask_primary(vec![Retry { profile, shard, ticket: *ticket, request }]);
         true
     }
 

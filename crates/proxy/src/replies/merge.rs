@@ -35,7 +35,7 @@ pub(crate) struct Merge {
     library: Option<Box<Library>>,
     /// That over which its parts went.
     profile: Profile,
-    /// What one of those was asked, and when: the command's number and [`crate::link::Ticket::queued_us`].
+    /// What one of those was asked, and when: the command's number and [`engine::link::Ticket::queued_us`].
     pub asked: Option<(Number, u32)>,
     /// What it held when that was counted last.
     pub counted_bytes: usize,

@@ -1,0 +1,74 @@
+//! Requests that are sent again. What a node may have run is never sent again, unless it changes nothing.
+//!
+//! | why | writes | where to | how often | order of the client's requests |
+//! | --- | --- | --- | --- | --- |
+//! | the link failed, is suspect or clogged | no | the link that takes its place | once | only if all that the client has in flight there are such reads |
+//! | a replica did not answer | no | the primary of its shard | once for each replica | later writes of the client wait for its reads |
+//! | its reply is large | no | a pinned link to the same shard | once | with all that the client has in flight there |
+//! | a node declined it, or it was not sent | yes | the node that is named, or the shard's primary | five times | requests for one slot keep theirs; else the client waits |
+
+use crate::features::Features;
+use crate::link::Ticket;
+use crate::link::kept::Kept;
+use crate::link::profile::ProfileId;
+use topology::ShardId;
+
+/// A request that is to be sent again, and is in flight on no link.
+#[derive(Debug)]
+pub struct Retry<F: Features> {
+    /// Who asked, and for what.
+    pub ticket: Ticket<F>,
+    /// Its bytes.
+    pub request: Vec<u8>,
+    /// Over which links it goes.
+    pub profile: ProfileId,
+    /// The shard that it was sent to.
+    pub shard: ShardId,
+}
+
+/// Why a request is sent again: see the module's table.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// Its link failed, is suspect or clogged.
+    LinkFailed,
+    /// A replica did not answer it.
+    ReplicaFailed,
+    /// Its reply is large.
+    LargeReply,
+    /// A node declined it, or it was not sent.
+    NotRun,
+}
+
+impl Why {
+    /// What is kept of a request that is sent again, of which `kept` was; `None` if it may not be sent again.
+    pub fn next(self, kept: Kept) -> Option<Kept> {
+        match self {
+            Why::LinkFailed => kept.may_be_repeated().then(|| kept.repeated()),
+            Why::ReplicaFailed => kept.is_kept().then_some(Kept::READ),
+            Why::LargeReply => kept.is_read().then_some(Kept::NO),
+            Why::NotRun => kept.redirected(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_are_sent_again_only_if_not_run() {
+        assert!(Why::NotRun.next(Kept::UNTIL_RUN).is_some());
+        for why in [Why::LinkFailed, Why::LargeReply] {
+            assert_eq!(why.next(Kept::UNTIL_RUN), None, "{why:?}");
+            assert!(why.next(Kept::READ).is_some(), "{why:?}");
+        }
+    }
+
+    #[test]
+    fn a_read_is_sent_again_once_for_its_link() {
+        let again = Why::LinkFailed.next(Kept::READ).expect("it is a read");
+        assert_eq!(Why::LinkFailed.next(again), None);
+        assert_eq!(Why::LargeReply.next(again), Some(Kept::NO));
+        assert_eq!(Why::LargeReply.next(Kept::NO), None);
+    }
+}
