@@ -142,22 +142,26 @@ impl Default for Limits {
 impl Limits {
     /// After a silence of this a connection with something in flight is suspect. A quarter of a request's time leaves the
     /// others to find out and to ask again.
+    #[inline]
     pub fn suspect_after(&self) -> Duration {
         self.request_timeout / 4
     }
 
     /// When a request that is not late before `deadline` is late, whatever comes, if its node may be silent for `silence_max`.
+    #[inline]
     pub fn over_at(&self, deadline: Instant, silence_max: Duration) -> Instant {
         deadline + silence_max.saturating_mul(self.request_timeouts_max.saturating_sub(1))
     }
 
     /// A worker that comes so much later to its turn than it wished was itself stopped, or had too much to do: what it did not
     /// see meanwhile says nothing about nodes.
+    #[inline]
     pub fn stall_min(&self) -> Duration {
         self.request_timeout / 10
     }
 
     /// How much longer than others a transfer of `bytes` may take.
+    #[inline]
     pub fn transfer_time(&self, bytes: usize) -> Duration {
         // In 64 bits: 18 GB are more than is held.
         Duration::from_nanos(

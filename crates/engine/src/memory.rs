@@ -52,11 +52,13 @@ impl Charge {
     }
 
     /// How many.
+    #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// So many bytes are held now.
+    #[inline]
     pub fn set(&mut self, bytes: usize) {
         if let Some(account) = &self.account {
             account.0.fetch_add(bytes.wrapping_sub(self.bytes), Ordering::Relaxed);
@@ -65,11 +67,13 @@ impl Charge {
     }
 
     /// So many more are held.
+    #[inline]
     pub fn add(&mut self, bytes: usize) {
         self.set(self.bytes + bytes);
     }
 
     /// So many less are held.
+    #[inline]
     pub fn take(&mut self, bytes: usize) {
         self.set(self.bytes - bytes);
     }
@@ -97,6 +101,7 @@ impl Memory {
     }
 
     /// Bytes held.
+    #[inline]
     pub fn held_bytes(&self) -> usize {
         self.unread_bytes + self.all_moving_bytes() + self.left_bytes()
     }
@@ -108,26 +113,31 @@ impl Memory {
     }
 
     /// Bytes of what clients leave behind.
+    #[inline]
     pub fn left_bytes(&self) -> usize {
         self.left.bytes()
     }
 
     /// Bytes of answers that are gathered, and of what is on its way to other workers.
+    #[inline]
     pub fn gathered_bytes(&self) -> usize {
         self.gathered.bytes()
     }
 
     /// Counts `bytes` of something that a client leaves behind.
+    #[inline]
     pub fn charge(&self, bytes: usize) -> Charge {
         Charge::to(&self.left, bytes)
     }
 
     /// Counts `bytes` of an answer that is gathered, or on its way to another worker.
+    #[inline]
     pub fn charge_gathered(&self, bytes: usize) -> Charge {
         Charge::to(&self.gathered, bytes)
     }
 
     /// What is counted for sessions, tasks and connections: of all else, and of unread requests.
+    #[inline]
     pub fn counted(&self) -> (usize, usize) {
         (self.moving_bytes, self.unread_bytes - self.below_bytes)
     }

@@ -24,6 +24,7 @@ impl Rounds {
     }
 
     /// How long those were on average that have ended since they were `earlier`; zero if there were none.
+    #[inline]
     pub fn mean_since(&self, earlier: &Rounds) -> Duration {
         Duration::from_nanos((self.ns - earlier.ns).checked_div(self.count - earlier.count).unwrap_or(0))
     }

@@ -111,6 +111,7 @@ pub struct Wait {
 
 impl Wait {
     /// Whether it does.
+    #[inline]
     pub fn is_some(self) -> bool {
         self.on.is_some() || self.is_seen
     }

@@ -2,14 +2,14 @@
 //! that is not for tests this is nothing.
 
 /// The function `name` was entered.
-#[cfg(not(feature = "walk"))]
+#[cfg(not(all(feature = "walk", debug_assertions)))]
 #[inline(always)]
 pub fn enter(_name: &'static str) {}
 
-#[cfg(feature = "walk")]
+#[cfg(all(feature = "walk", debug_assertions))]
 pub use recorded::{enter, record};
 
-#[cfg(feature = "walk")]
+#[cfg(all(feature = "walk", debug_assertions))]
 mod recorded {
     use std::cell::RefCell;
 

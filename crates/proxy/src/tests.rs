@@ -37,6 +37,7 @@ mod topology_update;
 mod tracking;
 mod transactions;
 mod unsent;
+#[cfg(debug_assertions)]
 mod walks;
 
 use crate::EngineLimits;

@@ -13,42 +13,50 @@ impl Kept {
     pub const READ: Kept = Kept(IS_READ | 1);
 
     /// [`Kept::READ`] if `reads`.
+    #[inline]
     pub fn only_if(reads: bool) -> Kept {
         if reads { Kept::READ } else { Kept::NO }
     }
 
     /// Whether they are kept.
+    #[inline]
     pub fn is_kept(self) -> bool {
         self != Kept::NO
     }
 
     /// Whether it changes nothing.
+    #[inline]
     pub fn is_read(self) -> bool {
         self.0 & IS_READ != 0
     }
 
     /// Whether it may be asked on another connection than the one that it is in flight on, for no fault of its own.
+    #[inline]
     pub fn may_be_repeated(self) -> bool {
         self.0 & (IS_READ | IS_REPEATED) == IS_READ
     }
 
     /// The same for a read that is asked again since its connection failed or was clogged: that is done once.
+    #[inline]
     pub fn repeated(self) -> Kept {
         Kept(self.0 | IS_REPEATED)
     }
 
     /// How often it was sent.
+    #[inline]
     pub fn times(self) -> u8 {
         self.0 & !(IS_READ | IS_REPEATED)
     }
 
     /// The same, redirected once more; `None` if that was done too often.
+    #[inline]
     pub fn redirected(self) -> Option<Kept> {
         let times = self.times().max(Kept::UNTIL_RUN.times());
         (times <= REDIRECTS_MAX).then_some(Kept(self.0 & (IS_READ | IS_REPEATED) | (times + 1)))
     }
 
     /// Whether it is where a node has said that it belongs, and perhaps not where the topology says.
+    #[inline]
     pub fn was_redirected(self) -> bool {
         self.times() > Kept::UNTIL_RUN.times()
     }

@@ -29,6 +29,7 @@ impl Hold {
     }
 
     /// Whether there is this one.
+    #[inline]
     pub fn has(self, reason: Reason) -> bool {
         match reason {
             Reason::Order => self.order > 0,
@@ -38,11 +39,13 @@ impl Hold {
     }
 
     /// How many earlier requests nothing may overtake.
+    #[inline]
     pub fn order(self) -> u32 {
         self.order
     }
 
     /// One more is in the way. Only order counts.
+    #[inline]
     pub fn add(&mut self, reason: Reason) {
         match reason {
             Reason::Order => self.order += 1,
@@ -52,6 +55,7 @@ impl Hold {
     }
 
     /// One less is. Whether there was one.
+    #[inline]
     pub fn remove(&mut self, reason: Reason) -> bool {
         let was = self.has(reason);
         match reason {

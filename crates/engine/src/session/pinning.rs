@@ -20,6 +20,7 @@ pub enum Pinning {
 
 impl Pinning {
     /// The pin's name.
+    #[inline]
     pub fn id(self) -> Option<Id> {
         match self {
             Pinning::No | Pinning::Turning => None,
@@ -28,6 +29,7 @@ impl Pinning {
     }
 
     /// Whether it has a permit.
+    #[inline]
     pub fn has_permit(self) -> bool {
         matches!(self, Pinning::Ready(_) | Pinning::Busy(_))
     }
