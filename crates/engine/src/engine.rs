@@ -3,6 +3,7 @@
 
 use crate::ConnId;
 use crate::cork::Cork;
+use crate::event::Action;
 use crate::features::Features;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX};
 use crate::link::kept::Kept;
@@ -16,7 +17,7 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 use stdx::{BufferPool, Instant, Prng};
-use topology::{NodeId, ShardId, Topology};
+use topology::{ShardId, Topology};
 
 /// See the module.
 #[derive(Debug)]
@@ -64,8 +65,8 @@ pub struct Engine<F: Features> {
 /// What is to be done in this turn, and in the next.
 #[derive(Debug, Default)]
 pub struct Todo {
-    /// For the driver.
-    pub controls: VecDeque<Control>,
+    /// For the driver: those that carry no bytes.
+    pub controls: VecDeque<Action<'static>>,
     /// Links with something to send.
     pub links_to_send: Vec<LinkIx>,
     /// Clients with something to send.
@@ -74,38 +75,6 @@ pub struct Todo {
     pub clients_to_resume: Vec<ConnId>,
     /// Clients that go on in the next turn, so that others have their share of this one.
     pub clients_of_next_turn: Vec<ConnId>,
-}
-
-/// An [`crate::event::Action`] that carries no bytes.
-#[derive(Clone, Copy, Debug)]
-pub enum Control {
-    /// See there.
-    Connect {
-        /// Its name from now on.
-        conn: ConnId,
-        /// Where to.
-        node: NodeId,
-    },
-    /// See there.
-    Pause {
-        /// Which.
-        conn: ConnId,
-    },
-    /// See there.
-    Resume {
-        /// Which.
-        conn: ConnId,
-    },
-    /// See there.
-    Finish {
-        /// Which.
-        conn: ConnId,
-    },
-    /// See there.
-    Close {
-        /// Which.
-        conn: ConnId,
-    },
 }
 
 /// The low bits of the microseconds of `now`: enough for what takes less than an hour.
@@ -295,17 +264,14 @@ impl<F: Features> Engine<F> {
     /// Whether something may be begun that will be held.
     #[inline]
     pub fn has_memory(&mut self) -> bool {
-        if self.memory.all_moving_bytes() > self.limits.memory_bytes_max / 2 {
-            self.memory.is_full = true;
-        }
-        !self.memory.is_full()
+        !self.memory.fill(self.limits.memory_bytes_max)
     }
 
     /// The session is not read from until there is room.
     pub fn hold_up(&mut self, session: &mut Session<F>) {
         if !session.held_up {
             session.held_up = true;
-            self.memory.held_up.push(session.conn);
+            self.memory.hold_up(session.conn);
         }
         if !session.paused && session.phase == Phase::Open && !session.is_blocked() {
             session.paused = true;
@@ -316,14 +282,14 @@ impl<F: Features> Engine<F> {
     /// Tells the driver to stop or to go on reading from `conn`.
     pub fn pace(&mut self, conn: ConnId, pauses: bool) {
         self.todo.controls.push_back(match pauses {
-            true => Control::Pause { conn },
-            false => Control::Resume { conn },
+            true => Action::Pause { conn },
+            false => Action::Resume { conn },
         });
     }
 
     /// Asks the driver to close `conn`.
     pub fn close(&mut self, conn: ConnId) {
-        self.todo.controls.push_back(Control::Close { conn });
+        self.todo.controls.push_back(Action::Close { conn });
     }
 
     /// A place for `link` among the connections.

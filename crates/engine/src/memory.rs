@@ -12,13 +12,13 @@ pub struct Memory {
     /// All else that is counted.
     moving_bytes: usize,
     /// No requests are read.
-    pub is_full: bool,
+    is_full: bool,
     /// And everybody was told.
-    pub holds_all_up: bool,
+    holds_all_up: bool,
     /// Clients with requests that were not read for that reason.
-    pub held_up: Vec<ConnId>,
+    held_up: Vec<ConnId>,
     /// What the driver holds, as it was counted last.
-    pub below_bytes: usize,
+    below_bytes: usize,
     /// What clients leave behind.
     left: Arc<Account>,
     /// Answers of this process that are gathered, and what is on its way to other workers. It moves, too.
@@ -142,9 +142,49 @@ impl Memory {
         (self.moving_bytes, self.unread_bytes - self.below_bytes)
     }
 
+    /// Bytes that the driver holds, as they were counted last.
+    pub fn below_bytes(&self) -> usize {
+        self.below_bytes
+    }
+
+    /// The driver holds so many bytes. They count like unread requests: reading from nobody would not make them fewer.
+    pub fn recount_below(&mut self, bytes: usize) {
+        let mut counted = self.below_bytes;
+        self.recount_unread(&mut counted, bytes);
+        self.below_bytes = counted;
+    }
+
     /// Whether requests have to wait.
     #[inline]
     pub fn is_full(&self) -> bool {
         self.is_full
+    }
+
+    /// Requests have to wait if more than half of `max` bytes move. Whether they have to.
+    #[inline]
+    pub fn fill(&mut self, max: usize) -> bool {
+        self.is_full |= self.all_moving_bytes() > max / 2;
+        self.is_full
+    }
+
+    /// Requests of the client `conn` wait for memory.
+    pub fn hold_up(&mut self, conn: ConnId) {
+        self.held_up.push(conn);
+    }
+
+    /// Whether requests have to wait, and nobody was told yet: once each time.
+    pub fn take_news(&mut self) -> bool {
+        let is_news = self.is_full && !self.holds_all_up;
+        self.holds_all_up |= is_news;
+        is_news
+    }
+
+    /// Who has waited, once no more than a quarter of `max` bytes move: requests are read again.
+    pub fn relax(&mut self, max: usize) -> Vec<ConnId> {
+        if !self.is_full || self.all_moving_bytes() > max / 4 {
+            return Vec::new();
+        }
+        (self.is_full, self.holds_all_up) = (false, false);
+        std::mem::take(&mut self.held_up)
     }
 }

@@ -8,9 +8,9 @@
 //! | a node declined it, or it was not sent | yes | the node that is named, or the shard's primary | five times | requests for one slot keep theirs; else the client waits |
 
 use crate::features::Features;
-use crate::link::Ticket;
 use crate::link::kept::Kept;
 use crate::link::profile::ProfileId;
+use crate::link::{Link, Ticket};
 use topology::ShardId;
 
 /// A request that is to be sent again, and is in flight on no link.
@@ -24,6 +24,15 @@ pub struct Retry<F: Features> {
     pub profile: ProfileId,
     /// The shard that it was sent to.
     pub shard: ShardId,
+}
+
+impl<F: Features> Retry<F> {
+    /// The `request` of `ticket`, which is or was in flight on `link`; `None` if it may not be sent again.
+    pub fn new(why: Why, link: &Link<F>, ticket: Ticket<F>, request: Vec<u8>) -> Option<Retry<F>> {
+        let kept = why.next(ticket.kept)?;
+        let ticket = Ticket { kept, ..ticket };
+        Some(Retry { ticket, request, profile: link.profile, shard: link.shard })
+    }
 }
 
 /// Why a request is sent again: see the module's table.

@@ -22,7 +22,6 @@
 //!   would not become less by that.
 //! - Scripts, libraries and users are there once for all workers, and come off the bound first.
 
-use crate::core::Core;
 use crate::event::CloseReason;
 use crate::features::Session;
 use crate::proxy::{Peer, Proxy};
@@ -33,8 +32,6 @@ const EVICTED_BYTES_MIN: usize = 64 * 1024;
 /// Smaller reads would be more calls than it spares memory.
 const READ_BYTES_MIN: usize = 4 << 10;
 
-impl Core {}
-
 impl Proxy {
     /// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
     pub fn read_bytes_max(&self) -> usize {
@@ -43,14 +40,10 @@ impl Proxy {
         share.max(READ_BYTES_MIN)
     }
 
-    /// The driver holds so many bytes of connections (TLS). They count like unread requests: reading from nobody would not
-    /// make them fewer.
+    /// The driver holds so many bytes of connections (TLS).
     pub fn handle_held_below(&mut self, bytes: usize) {
-        let memory = &mut self.core.engine.memory;
-        let mut counted = memory.below_bytes;
-        if counted != bytes {
-            memory.recount_unread(&mut counted, bytes);
-            memory.below_bytes = counted;
+        if self.core.engine.memory.below_bytes() != bytes {
+            self.core.engine.memory.recount_below(bytes);
             self.watch_memory();
         }
     }
@@ -59,20 +52,14 @@ impl Proxy {
     pub(crate) fn watch_memory(&mut self) {
         let max = self.core.engine.limits.memory_bytes_max;
         while self.core.engine.memory.held_bytes() > max && self.evict_largest(|_| true) {}
-        let memory = &mut self.core.engine.memory;
-        if memory.is_full && !memory.holds_all_up {
-            memory.holds_all_up = true;
+        if self.core.engine.memory.take_news() {
             self.core.stats.counters.memory_full += 1;
             self.hold_all_up();
         }
-        let memory = &mut self.core.engine.memory;
-        if memory.is_full() && memory.all_moving_bytes() <= max / 4 {
-            (memory.is_full, memory.holds_all_up) = (false, false);
-            for conn in std::mem::take(&mut memory.held_up) {
-                if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                    session.held_up = false;
-                    self.core.engine.todo.clients_to_resume.push(conn);
-                }
+        for conn in self.core.engine.memory.relax(max) {
+            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                session.held_up = false;
+                self.core.engine.todo.clients_to_resume.push(conn);
             }
         }
     }

@@ -11,8 +11,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::event::CloseReason;
-use crate::features::Session;
-use crate::features::SessionFeatures;
+use crate::features::{Session, SessionFeatures};
 use crate::proxy::{Peer, Proxy};
 use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};

@@ -8,19 +8,16 @@ use crate::core::Core;
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
-use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind};
+use crate::features::{Asked, Link, Owed, Owner, Session, TaskId, TaskKind};
 use crate::limits::{Limits, Settings};
-use crate::link::LinkIx;
 use crate::link::kept::Kept;
-use crate::link::{Due, State, Use};
+use crate::link::{Due, LinkIx, State, Use};
 use crate::pubsub::is_slow_subscriber;
 use crate::reading::replicas::Reads;
 use crate::replies::{Fault, Outcome};
 use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason};
 use crate::walk;
-use engine::engine::Control;
 use engine::rounds::Rounds;
 use std::sync::Arc;
 use std::time::Duration;
@@ -306,11 +303,11 @@ impl Proxy {
     /// Closes a connection that is of no use any more; what is in flight on it is lost.
     pub(crate) fn let_go(&mut self, ix: LinkIx) {
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
-        if let Some(conn) = link.conn() {
-            core.engine.todo.controls.push_back(Control::Close { conn });
+        if let Some(conn) = core.engine.links[ix].conn() {
+            core.engine.close(conn);
             self.peers.remove(conn);
         }
+        let link = &mut core.engine.links[ix];
         let (reason, shard, used_by) = (String::new(), link.shard, link.used_by);
         let (tickets, _) = link.fail(
             reason,
@@ -339,7 +336,7 @@ impl Proxy {
             handle_input(core, session);
             if session.paused && core.may_receive(session) {
                 session.paused = false;
-                core.engine.todo.controls.push_back(Control::Resume { conn });
+                core.engine.pace(conn, false);
             }
             after_reading(core, session);
             self.close_if_finished(conn);
@@ -376,9 +373,9 @@ impl Proxy {
             Phase::Closing { linger: true } => {
                 session.phase =
                     Phase::Lingering { until: self.core.engine.now + self.core.engine.limits.linger };
-                self.core.engine.todo.controls.push_back(Control::Finish { conn });
+                self.core.engine.todo.controls.push_back(Action::Finish { conn });
                 // A paused client is read again, to see its end.
-                self.core.engine.todo.controls.push_back(Control::Resume { conn });
+                self.core.engine.pace(conn, false);
             }
             Phase::Ending | Phase::Closing { linger: false } => self.close_client(conn),
         }
@@ -435,13 +432,7 @@ impl Proxy {
     /// What to do next; `None` when all is done for this turn. Nodes come before clients, so that they can start.
     pub fn poll_action(&mut self) -> Option<Action<'_>> {
         if let Some(control) = self.core.engine.todo.controls.pop_front() {
-            return Some(match control {
-                Control::Connect { conn, node } => Action::Connect { conn, node },
-                Control::Pause { conn } => Action::Pause { conn },
-                Control::Resume { conn } => Action::Resume { conn },
-                Control::Finish { conn } => Action::Finish { conn },
-                Control::Close { conn } => Action::Close { conn },
-            });
+            return Some(control);
         }
         while let Some(ix) = self.core.engine.todo.links_to_send.pop() {
             let link = &mut self.core.engine.links[ix];
@@ -548,7 +539,7 @@ impl Proxy {
         let deadline = self.core.engine.now + self.core.engine.limits.connect_timeout;
         self.core.engine.links[ix].state = State::Connecting { conn, deadline };
         let id = self.core.engine.links[ix].node;
-        self.core.engine.todo.controls.push_back(Control::Connect { conn, node: id });
+        self.core.engine.todo.controls.push_back(Action::Connect { conn, node: id });
     }
 
     /// Once a second: clients that overstay, nodes that are silent, counts for the others.
@@ -771,7 +762,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     };
     if must_wait && !session.paused {
         session.paused = true;
-        core.engine.todo.controls.push_back(Control::Pause { conn: session.conn });
+        core.engine.pace(session.conn, true);
     }
     session.input.began = match session.input.began {
         _ if session.paused || session.is_blocked() => None,

@@ -35,11 +35,9 @@ pub(crate) mod kept;
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Retry, TaskId, TaskKind, Ticket};
+use crate::features::{Asked, Link, Owed, Owner, Retry, TaskId, TaskKind, Ticket};
 use crate::held::Watch;
-use crate::link::LinkIx;
-use crate::link::Use;
+use crate::link::{LinkIx, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::reading::replicas::is_turned_away;
 use crate::reading::replicas::note_sent_elsewhere;
@@ -389,7 +387,6 @@ impl Proxy {
     /// where nobody could. `reason` is what its client is told if its time is up.
     pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
         let link = &self.core.engine.links[ix];
-        let (profile, shard, used_by) = (link.profile, link.shard, link.used_by);
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
@@ -399,11 +396,9 @@ impl Proxy {
                 _ => Some(Owed::Task(TaskId::Replay(self.core.replay_of_part(&ticket)?))),
             };
             let (request, aim) = self.core.request_again((ix, number), owed);
-            let (request, kept) = (request?, Why::NotRun.next(ticket.kept)?);
-            let (ticket, reason) = (Ticket { kept, ..ticket }, reason.to_owned());
-            let retry_at = Instant::NEVER;
-            let retry = Retry { ticket, request, profile, shard };
-            Some(Stray { retry, used_by, watches: false, aim, reason, retry_at })
+            let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
+            let (reason, retry_at) = (reason.to_owned(), Instant::NEVER);
+            Some(Stray { retry, used_by: link.used_by, watches: false, aim, reason, retry_at })
         };
         let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()

@@ -12,10 +12,9 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::limits::SCRATCH_BYTES_KEPT;
-use crate::link::LinkIx;
 use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
-use crate::link::{Reported, Use};
+use crate::link::{LinkIx, Reported, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::relay::Garbled;
 use crate::replies::tasks::Made;
@@ -23,7 +22,6 @@ use crate::session::Reason;
 use crate::session::pinning::Pinning;
 use crate::walk;
 use command::Number;
-use engine::engine::Control;
 use resp::reply::plain_len;
 use stdx::Instant;
 use topology::ShardId;
@@ -628,11 +626,11 @@ impl Proxy {
     pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
         let core = &mut self.core;
         core.note_inspection_ended(ix, &fault);
-        let link = &mut core.engine.links[ix];
-        if let Some(conn) = link.conn() {
-            core.engine.todo.controls.push_back(Control::Close { conn });
+        if let Some(conn) = core.engine.links[ix].conn() {
+            core.engine.close(conn);
             self.peers.remove(conn);
         }
+        let link = &mut core.engine.links[ix];
         let (used_by, held_by, shard) = (link.used_by, link.features.held_by, link.shard);
         let (is_node, profile) = (link.stands_for_node(), link.profile);
         let was_ready = link.is_ready();

@@ -9,10 +9,8 @@ pub(crate) mod cursor;
 
 use crate::core::Core;
 use crate::errors;
-use crate::features::Asked;
-use crate::features::{Owed, Session, TaskId};
-use crate::link::LinkIx;
-use crate::link::ProfileId;
+use crate::features::{Asked, Owed, Session, TaskId};
+use crate::link::{LinkIx, ProfileId};
 use crate::scan::cursor::Cursor;
 use engine::memory::Charge;
 use resp::integer::parse_i64;

@@ -16,10 +16,8 @@
 
 use crate::core::Core;
 use crate::cross_slot::Remedy;
-use crate::features::Asked;
-use crate::features::{Owed, Session, TaskId};
-use crate::link::LinkIx;
-use crate::link::ProfileId;
+use crate::features::{Asked, Owed, Session, TaskId};
+use crate::link::{LinkIx, ProfileId};
 use crate::requests::route::{self, Keys, Part, Route};
 use command::{Command, Script};
 use engine::memory::Charge;

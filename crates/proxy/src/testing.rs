@@ -1,9 +1,8 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
 use crate::cross_slot::Remedy;
-use crate::link::LinkIx;
-use crate::link::State;
 use crate::link::profiles::Profile;
+use crate::link::{LinkIx, State};
 use crate::proxy::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;

@@ -16,9 +16,8 @@ pub(crate) mod ejection;
 
 use crate::core::Core;
 use crate::features::{Link, Ticket};
-use crate::link::LinkIx;
 use crate::link::kept::Kept;
-use crate::link::{State, Use};
+use crate::link::{LinkIx, State, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Fault;
 use std::collections::BTreeSet;

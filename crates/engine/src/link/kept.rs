@@ -32,25 +32,25 @@ impl Kept {
 
     /// Whether it may be asked on another connection than the one that it is in flight on, for no fault of its own.
     #[inline]
-    pub fn may_be_repeated(self) -> bool {
+    pub(crate) fn may_be_repeated(self) -> bool {
         self.0 & (IS_READ | IS_REPEATED) == IS_READ
     }
 
     /// The same for a read that is asked again since its connection failed or was clogged: that is done once.
     #[inline]
-    pub fn repeated(self) -> Kept {
+    pub(crate) fn repeated(self) -> Kept {
         Kept(self.0 | IS_REPEATED)
     }
 
     /// How often it was sent.
     #[inline]
-    pub fn times(self) -> u8 {
+    fn times(self) -> u8 {
         self.0 & !(IS_READ | IS_REPEATED)
     }
 
     /// The same, redirected once more; `None` if that was done too often.
     #[inline]
-    pub fn redirected(self) -> Option<Kept> {
+    pub(crate) fn redirected(self) -> Option<Kept> {
         let times = self.times().max(Kept::UNTIL_RUN.times());
         (times <= REDIRECTS_MAX).then_some(Kept(self.0 & (IS_READ | IS_REPEATED) | (times + 1)))
     }

@@ -21,8 +21,7 @@
 
 use crate::core::Core;
 use crate::errors;
-use crate::features::Asked;
-use crate::features::{Owner, Session, TaskKind};
+use crate::features::{Asked, Owner, Session, TaskKind};
 use crate::held::fan::Answers;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;

@@ -24,8 +24,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::Asked;
-use crate::features::{Owed, Owner, Session, TaskId, TaskKind};
+use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
 use crate::held::acknowledged::Acknowledged;
 use crate::held::streams::Streams;
 use crate::link::LinkIx;

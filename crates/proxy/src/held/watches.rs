@@ -14,8 +14,7 @@
 
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::Asked;
-use crate::features::{Owed, Session, TaskId};
+use crate::features::{Asked, Owed, Session, TaskId};
 use crate::held::Watch;
 use crate::link::LinkIx;
 use crate::replies::merge::Merge;

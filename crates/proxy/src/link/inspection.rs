@@ -16,8 +16,7 @@
 
 use crate::core::Core;
 use crate::event::Notice;
-use crate::features::Asked;
-use crate::features::{Link, Owner, TaskKind, Ticket};
+use crate::features::{Asked, Link, Owner, TaskKind, Ticket};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::link::proof::Proof;

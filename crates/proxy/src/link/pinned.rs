@@ -50,12 +50,9 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::Lost;
-use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Retry, Session, TaskId, Ticket};
-use crate::link::LinkIx;
-use crate::link::ProfileId;
+use crate::features::{Asked, Link, Owed, Owner, Retry, Session, TaskId, Ticket};
 use crate::link::greeting::Greeting;
-use crate::link::{State, Use};
+use crate::link::{LinkIx, ProfileId, State, Use};
 use crate::requests::upload::Upload;
 use crate::session::is_behind;
 use crate::session::pinning::Pinning;
@@ -322,13 +319,13 @@ impl Core {
     /// again with it. `None` if that must not be.
     pub(crate) fn refetches(&self, session: &Session, ix: LinkIx) -> Option<Vec<Refetch>> {
         let link = &self.engine.links[ix];
-        let (from, first, profile, shard) = (link.conn()?, link.front()?.start, link.profile, link.shard);
+        let (from, first) = (link.conn()?, link.front()?.start);
         let mut refetches = Vec::new();
         for (number, &ticket) in link.tickets().enumerate() {
             if ticket.conn != session.conn || ticket.owner != Owner::Client {
                 continue;
             }
-            if Why::LargeReply.next(ticket.kept).is_none() || !link.is_kept(&ticket) {
+            if !ticket.kept.is_read() || !link.is_kept(&ticket) {
                 return None;
             }
             match session.replies.owed(ticket.place) {
@@ -340,7 +337,7 @@ impl Core {
             }
             let request = link.kept_request(number)?;
             let charge = self.engine.memory.charge(request.len());
-            let retry = Retry { ticket, request, profile, shard };
+            let retry = Retry::new(Why::LargeReply, link, ticket, request)?;
             refetches.push(Refetch { from, first, retry, charge });
         }
         Some(refetches)
@@ -386,7 +383,7 @@ impl Core {
             session.pinning = Pinning::Busy(id);
             match self.pinned_node(id, profile, shard, Some(ticket.place)) {
                 Ok(ix) => {
-                    let Ticket { conn, place, part, owner, .. } = ticket;
+                    let Ticket { conn, place, part, owner, kept, .. } = ticket;
                     let is_same = |other: &Ticket| (other.conn, other.place) == (conn, place);
                     let is_behind_another = self.engine.links[ix].tickets().any(is_same);
                     if let (true, Some(Owed::Task(TaskId::Merge(merge)))) =
@@ -396,7 +393,6 @@ impl Core {
                         self.take_whole(conn, merge);
                     }
                     self.engine.asking = ticket.command;
-                    let kept = Why::LargeReply.next(ticket.kept).unwrap_or_default();
                     self.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept });
                 }
                 Err(reason) => lost.push((ticket, reason)),

@@ -22,13 +22,13 @@
 use crate::ConnId;
 use crate::errors::Lost;
 use crate::features::{Link, Owner, TaskKind, Ticket};
-use crate::link::LinkIx;
-use crate::link::Use;
 use crate::link::pinned::Refetch;
+use crate::link::{LinkIx, Use};
 use crate::proxy::{Peer, Proxy};
 use crate::replies::Outcome;
 use crate::session::{Reason, is_behind};
 use crate::walk;
+use engine::retry::Why;
 
 impl Proxy {
     /// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
@@ -109,19 +109,23 @@ impl Proxy {
     }
 
     fn retire(&mut self, ix: LinkIx) -> LinkIx {
+        // The replica was fit for them when they came; when it takes another connection, it may not be.
+        let why = match self.core.engine.links[ix].used_by {
+            Use::Replica => Why::ReplicaFailed,
+            _ => Why::LinkFailed,
+        };
         // What others ask for may be as large: the node would do all of it twice.
-        let mut reads = self.take_reads(ix, |session| session.replies.expects_little());
+        let mut reads = self.take_reads(ix, why, |session| session.replies.expects_little());
         let core = &mut self.core;
         // The node was at work for another, and may be for a while.
         let deadline = core.engine.now + core.engine.limits.request_timeout;
         reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Link { profile, node: id, used_by, .. } = core.engine.links[ix];
+        let Link { profile, node: id, .. } = core.engine.links[ix];
         let place = core.unused_link(profile, id);
         self.replace(ix, place, Use::Retired);
         self.core.stats.counters.retirements += 1;
-        match used_by {
-            // The replica was fit for them when they came; when it takes another connection, it may not be.
-            Use::Replica => self.ask_primary(reads),
+        match why {
+            Why::ReplicaFailed => self.ask_primary(reads),
             _ => self.ask_again(reads, ix),
         }
         self.core.engine.recount_link(ix);

@@ -19,8 +19,7 @@
 use crate::ConnId;
 use crate::event::Notice;
 use crate::features::{Link, Owed, Owner, Retry, Session, TaskId, Ticket};
-use crate::link::LinkIx;
-use crate::link::Use;
+use crate::link::{LinkIx, Use};
 use crate::proxy::{Peer, Proxy};
 use engine::retry::Why;
 use std::collections::BTreeSet;
@@ -48,7 +47,7 @@ impl Proxy {
             core.engine.links[place].used_by = Use::Pinned;
             return core.give_back(place);
         };
-        let reads = self.take_reads(ix, |_| true);
+        let reads = self.take_reads(ix, Why::LinkFailed, |_| true);
         self.replace(ix, place, Use::Draining);
         let core = &mut self.core;
         core.stats.counters.conns_replaced += 1;
@@ -63,14 +62,14 @@ impl Proxy {
     pub(crate) fn take_reads_of_ended(&mut self, ix: LinkIx) -> Vec<Retry> {
         let core = &self.core;
         match core.engine.links[ix].was_healthy(core.engine.now, &core.engine.limits) {
-            true => self.take_reads(ix, |_| true),
+            true => self.take_reads(ix, Why::LinkFailed, |_| true),
             false => Vec::new(),
         }
     }
 
-    /// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, of clients that are
-    /// `fit` for it.
-    pub(crate) fn take_reads(&mut self, ix: LinkIx, fit: impl Fn(&Session) -> bool) -> Vec<Retry> {
+    /// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, for this reason, of
+    /// clients that are `fit` for it.
+    pub(crate) fn take_reads(&mut self, ix: LinkIx, why: Why, fit: impl Fn(&Session) -> bool) -> Vec<Retry> {
         let link = &self.core.engine.links[ix];
         // The places of one that has gone are nobody's.
         let awaited =
@@ -85,10 +84,8 @@ impl Proxy {
         let bound: BTreeSet<ConnId> =
             awaited.iter().filter(|(_, _, may)| !may).map(|(_, ticket, _)| ticket.conn).collect();
         let free = awaited.iter().filter(|(_, ticket, _)| !bound.contains(&ticket.conn));
-        let (profile, shard) = (link.profile, link.shard);
-        let retry =
-            |number, ticket| Some(Retry { ticket, request: link.kept_request(number)?, profile, shard });
-        let reads = free.filter_map(|&(number, ticket, _)| retry(number, ticket));
+        let reads =
+            free.filter_map(|&(number, ticket, _)| Retry::new(why, link, ticket, link.kept_request(number)?));
         let reads: Vec<Retry> = reads.collect();
         let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
         let link = &mut self.core.engine.links[ix];
@@ -114,9 +111,7 @@ impl Proxy {
         let core = &mut self.core;
         for Retry { ticket, request, .. } in reads {
             core.stats.counters.reads_repeated += 1;
-            let kept = Why::LinkFailed.next(ticket.kept).unwrap_or_default();
-            let again = Ticket { kept, ..ticket };
-            core.enqueue_again(ix, false, &request, again);
+            core.enqueue_again(ix, false, &request, ticket);
         }
     }
 }

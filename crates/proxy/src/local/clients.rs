@@ -2,9 +2,7 @@
 
 use crate::core::Core;
 use crate::errors;
-use crate::features::Asked;
-use crate::features::SessionFeatures;
-use crate::features::{Owed, Session, Wishes};
+use crate::features::{Asked, Owed, Session, SessionFeatures, Wishes};
 use crate::link::profiles::Profile;
 use crate::local::inquiry::{self, Gathered, Question};
 use crate::session::{Mute, Phase, Reason};

@@ -18,14 +18,11 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind};
+use crate::features::{Asked, Link, Owed, Owner, Session, TaskId, TaskKind};
 use crate::limits::Authority;
-use crate::link::LinkIx;
-use crate::link::ProfileId;
-use crate::link::Use;
 use crate::link::greeting::PING;
 use crate::link::profiles::{Profile, Who};
+use crate::link::{LinkIx, ProfileId, Use};
 use crate::local;
 use crate::login::Login;
 use crate::login::credentials::Credentials;

@@ -21,13 +21,10 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::errors::Lost;
 use crate::event::Notice;
-use crate::features::Asked;
-use crate::features::{Link, Owed, Owner, Retry, Session, TaskKind, Ticket};
+use crate::features::{Asked, Link, Owed, Owner, Retry, Session, TaskKind, Ticket};
 use crate::held::Watch;
-use crate::link::LinkIx;
-use crate::link::ProfileId;
-use crate::link::Use;
 use crate::link::kept::Kept;
+use crate::link::{LinkIx, ProfileId, Use};
 use crate::proxy::Proxy;
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
 use crate::replies::{Fault, Outcome};
@@ -371,9 +368,8 @@ impl Core {
         if link.used_by != Use::Replica {
             return Vec::new();
         }
-        let (profile, shard) = (link.profile, link.shard);
         let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
-            |(number, &ticket)| Some(Retry { profile, shard, ticket, request: link.kept_request(number)? }),
+            |(number, &ticket)| Retry::new(Why::ReplicaFailed, link, ticket, link.kept_request(number)?),
         );
         let rescued: Vec<Retry> = rescued.collect();
         let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
@@ -417,22 +413,12 @@ impl Proxy {
     pub(crate) fn ask_primary(&mut self, reads: Vec<Retry>) {
         for Retry { profile, shard, ticket, request } in reads {
             let core = &mut self.core;
-            let Ticket { conn, place, part, owner, command, .. } = ticket;
+            let Ticket { conn, place, part, owner, command, kept, .. } = ticket;
             match core.shared_link(profile, shard) {
                 Ok(ix) => {
                     core.stats.counters.replica_retries += 1;
                     core.engine.asking = command;
-                    core.engine.enqueue_on(
-                        ix,
-                        &request,
-                        Asked {
-                            conn,
-                            place,
-                            part,
-                            owner,
-                            kept: Why::ReplicaFailed.next(ticket.kept).unwrap_or_default(),
-                        },
-                    );
+                    core.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept });
                 }
                 Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
             }
@@ -447,11 +433,9 @@ impl Proxy {
         let Some(ticket) = link.expire() else {
             return self.fail_link(ix, Fault::Gone("the node does not read".to_owned()));
         };
-        match request.filter(|_| is_read_of_client(&ticket)) {
-            Some(request) => {
-                let rescued = Retry { profile: link.profile, shard: link.shard, ticket, request };
-                self.ask_primary(vec![rescued]);
-            }
+        let read = request.filter(|_| is_read_of_client(&ticket));
+        match read.and_then(|request| Retry::new(Why::ReplicaFailed, link, ticket, request)) {
+            Some(read) => self.ask_primary(vec![read]),
             None => self.deliver_timeout(ix, ticket),
         }
     }
@@ -463,12 +447,14 @@ impl Proxy {
             return false;
         }
         let link = &self.core.engine.links[ix];
-        let Some(request) = link.kept_request_of(ticket) else { return false };
-        let (profile, shard, id) = (link.profile, link.shard, link.node);
+        let request = link.kept_request_of(ticket);
+        let read = request.and_then(|request| Retry::new(Why::ReplicaFailed, link, *ticket, request));
+        let Some(read) = read else { return false };
+        let (shard, id) = (link.shard, link.node);
         self.core.readers.suspect(shard, id);
         // It may not be a replica of this shard any more.
         self.core.wish(None);
-        self.ask_primary(vec![Retry { profile, shard, ticket: *ticket, request }]);
+        self.ask_primary(vec![read]);
         true
     }
 

@@ -3,8 +3,7 @@
 //! If a shard of a split request is known to be down, nothing is sent to the other shards either: the client may repeat it safely.
 
 use crate::core::Core;
-use crate::features::Asked;
-use crate::features::{Owed, Owner, Session, TaskId};
+use crate::features::{Asked, Owed, Owner, Session, TaskId};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::replies::merge::Merge;

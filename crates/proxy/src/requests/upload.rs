@@ -6,8 +6,7 @@
 //! request is never carried out.
 
 use crate::core::Core;
-use crate::features::Asked;
-use crate::features::{Owed, Owner, Session};
+use crate::features::{Asked, Owed, Owner, Session};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::session::pinning::Pinning;

@@ -17,9 +17,7 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::Asked;
-use crate::features::{Owed, Session, TaskId};
-use crate::features::{Owner, SessionFeatures, TaskKind};
+use crate::features::{Asked, Owed, Owner, Session, SessionFeatures, TaskId, TaskKind};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::link::profiles::Profile;

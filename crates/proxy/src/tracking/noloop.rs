@@ -15,8 +15,7 @@
 //! database it is in.
 
 use crate::ConnId;
-use crate::features::Asked;
-use crate::features::{Owner, TaskKind};
+use crate::features::{Asked, Owner, TaskKind};
 use crate::link::ProfileId;
 use crate::link::kept::Kept;
 use crate::proxy::{Peer, Proxy};

@@ -42,11 +42,9 @@
 use crate::ConnId;
 use crate::core::Core;
 use crate::errors::Lost;
-use crate::features::Asked;
-use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
-use crate::link::LinkIx;
-use crate::link::ProfileId;
+use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::link::kept::Kept;
+use crate::link::{LinkIx, ProfileId};
 use crate::proxy::{Peer, Proxy};
 use crate::redirect::Aim;
 use crate::replies::Outcome;

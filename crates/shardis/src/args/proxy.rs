@@ -89,7 +89,7 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "DATABASES")]
     databases: Option<u16>,
 
-    /// Memory limit of the process without its in-memory shards, such as 64mb. Near the limit shardis stops to read
+    /// Memory limit of the process without its in-memory shards, such as 64mb. Near the limit shardis stops reading
     /// requests; at the limit it closes the client that holds the most memory
     #[arg(long, value_name = "BYTES", default_value = "1gb", value_parser = parse_memory_max)]
     memory_max: usize,
