@@ -180,6 +180,7 @@ impl Memory {
     }
 
     /// Who has waited, once no more than a quarter of `max` bytes move: requests are read again.
+    #[cold]
     pub fn relax(&mut self, max: usize) -> Vec<ConnId> {
         if !self.is_full || self.all_moving_bytes() > max / 4 {
             return Vec::new();

@@ -56,15 +56,18 @@ impl Proxy {
             self.core.stats.counters.memory_full += 1;
             self.hold_all_up();
         }
-        for conn in self.core.engine.memory.relax(max) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                session.held_up = false;
-                self.core.engine.todo.clients_to_resume.push(conn);
+        if self.core.engine.memory.is_full() {
+            for conn in self.core.engine.memory.relax(max) {
+                if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+                    session.held_up = false;
+                    self.core.engine.todo.clients_to_resume.push(conn);
+                }
             }
         }
     }
 
     /// Reads from nobody: what comes now would only be held.
+    #[cold]
     fn hold_all_up(&mut self) {
         for index in 0..self.peers.places() {
             if let Some(Peer::Client(session)) = self.peers.id_at(index).and_then(|id| self.peers.get_mut(id))
@@ -92,6 +95,7 @@ impl Proxy {
 
     /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
     /// worth it.
+    #[cold]
     fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {
         let clients = (0..self.peers.places()).filter_map(|index| {
             let conn = self.peers.id_at(index)?;

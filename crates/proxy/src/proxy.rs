@@ -263,9 +263,14 @@ impl Proxy {
         self.remap_if_changed();
         loop {
             self.watch_memory();
-            self.relay_replies();
+            if self.core.pins.has_work(self.core.engine.limits.pinned_clients_max) {
+                self.relay_replies();
+            }
             // Who was resumed may have given up a permit for which others wait, or a connection.
-            let has_resumed = self.resume_clients();
+            let has_resumed = !self.core.engine.todo.clients_to_resume.is_empty();
+            if has_resumed {
+                self.resume_clients();
+            }
             let serves = self.serve_woken();
             let asks = !self.core.tasks.questions.is_empty();
             if asks {
@@ -278,6 +283,7 @@ impl Proxy {
     }
 
     /// Passes on what can be of large replies, closes connections that are of no use, and gives permits away.
+    #[inline(never)]
     fn relay_replies(&mut self) {
         while let Some(conn) = self.core.pins.to_relay.pop() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
@@ -326,9 +332,9 @@ impl Proxy {
         }
     }
 
-    /// Reads on for clients that had been paused. Whether there were any.
-    fn resume_clients(&mut self) -> bool {
-        let has_any = !self.core.engine.todo.clients_to_resume.is_empty();
+    /// Reads on for clients that had been paused.
+    #[inline(never)]
+    fn resume_clients(&mut self) {
         while let Some(conn) = self.core.engine.todo.clients_to_resume.pop() {
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             let core = &mut self.core;
@@ -341,7 +347,6 @@ impl Proxy {
             after_reading(core, session);
             self.close_if_finished(conn);
         }
-        has_any
     }
 
     /// Whether clients wait for the next turn, which must begin at once then.

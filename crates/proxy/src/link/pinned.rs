@@ -120,6 +120,13 @@ impl Pins {
         self.pins.get_mut(id)
     }
 
+    /// Whether something is to be passed on, read, closed or given one of `permits`.
+    #[inline]
+    pub(crate) fn has_work(&self, permits: usize) -> bool {
+        let is_listed = !(self.to_relay.is_empty() && self.to_read.is_empty() && self.doomed.is_empty());
+        is_listed || (self.granted < permits && !self.waiting.is_empty())
+    }
+
     /// How many clients are pinned or wait for it; 0 once no client is left.
     pub(crate) fn len(&self) -> usize {
         self.pins.len()
