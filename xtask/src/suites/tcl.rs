@@ -57,6 +57,7 @@ const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine
     flushdb tracking invalidation message is not interleaved with transaction response\n\
     BRPOPLPUSH with multiple blocked clients\n\
     Blocking XREAD: key deleted\n\
+    Blocking XREAD: key type changed with SET\n\
     /Timedout .*script\n\
     FUNCTION - test function kill\n\
     FUNCTION - test script kill not working on function\n\
