@@ -16,7 +16,7 @@ pub(crate) fn integer(arg: &[u8]) -> Result<i64, Error> {
     parse_i64(arg).ok_or(Error::NotInteger)
 }
 
-/// A number whose sign can be turned: ranks and counts whose sign says something else.
+/// A number whose sign can be inverted: a rank or a count of which the sign selects a direction.
 pub(crate) fn signed_count(arg: &[u8]) -> Result<i64, Error> {
     let count = integer(arg)?;
     if count == i64::MIN { Err(Error::NotNegatable) } else { Ok(count) }
@@ -27,7 +27,7 @@ pub(crate) fn positive(arg: &[u8]) -> Result<usize, Error> {
     parse_i64(arg).and_then(|count| usize::try_from(count).ok()).ok_or(Error::NotPositive)
 }
 
-/// A number of milliseconds that a request waits; 0 for ever.
+/// A wait in milliseconds; 0 waits without end.
 pub(crate) fn timeout_ms(arg: &[u8]) -> Result<i64, Error> {
     let timeout = parse_i64(arg).ok_or(Error::TIMEOUT)?;
     if timeout < 0 { Err(Error::TIMEOUT_NEGATIVE) } else { Ok(timeout) }
@@ -47,7 +47,7 @@ pub(crate) fn float_text(arg: &[u8]) -> Result<Extended, Error> {
 pub(crate) fn range(start: i64, stop: i64, len: usize) -> Option<(usize, usize)> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_end = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };
-    // A stop that is before the first element stays before it.
+    // A stop before the first element stays before it.
     let stop = if stop < 0 { stop.saturating_add(len) } else { stop.min(len - 1) };
     let start = from_end(start);
     (start <= stop && start < len).then(|| (start as usize, stop as usize + 1))
@@ -60,17 +60,17 @@ pub(crate) fn index(index: i64, len: usize) -> Option<usize> {
     usize::try_from(index).ok().filter(|_| index < len)
 }
 
-/// What LMPOP and ZMPOP are given: keys of which the first that is there counts, an end, how many.
+/// The arguments of LMPOP and ZMPOP: keys, of which the first that exists is used, an end, and a count.
 pub(crate) struct Multipop {
     first: usize,
     keys: usize,
-    /// Whether the second of the two ends was named.
+    /// Whether the request named the second of the two ends.
     pub(crate) from_second: bool,
     pub(crate) count: usize,
 }
 
 impl Multipop {
-    /// `at` is the place of the number of keys.
+    /// `at` is the index of the number of keys.
     pub(crate) fn parse(request: &Request<'_>, at: usize, ends: [&str; 2]) -> Result<Multipop, Error> {
         let natural = |arg, error| {
             let number = parse_i64(arg).and_then(|number| usize::try_from(number).ok());
@@ -102,7 +102,7 @@ pub(crate) fn shown(arg: &[u8]) -> String {
     String::from_utf8_lossy(&arg[..arg.len().min(SHOWN_BYTES_MAX)]).into_owned()
 }
 
-/// Redis shows as much of an unknown command or subcommand.
+/// Bytes that Redis shows of an unknown command or subcommand.
 const SHOWN_BYTES_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,51 +1,50 @@
-//! Who is told when keys change: those who WATCH them, those who wait for them, those who listen to notifications, those
-//! who track all keys.
+//! Observers of changes: connections that WATCH keys, wait for keys, listen to notifications, or track all keys.
 //!
-//! Most of the time there is nobody, and a change costs one look at [`Audience::is_there`].
+//! Usually there is none. A change then costs one look at [`Audience::is_there`].
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use crate::callers::CallerId;
 use crate::database::DATABASES;
 
-/// By database, and then by key.
+/// Keyed by database, then by key.
 type ByKey<T> = Vec<BTreeMap<Box<[u8]>, T>>;
 
 /// A key and its database.
 pub(crate) type Place = (u8, Box<[u8]>);
 
-/// Who is told of changes, and what is still to be told.
+/// All observers, and the events that they have not received yet.
 pub(crate) struct Audience {
     is_there: bool,
     watched: ByKey<Vec<Watch>>,
-    /// Those of whose watched keys one was changed.
+    /// Connections of whose watched keys at least one changed.
     touched: BTreeSet<CallerId>,
-    /// Who waits for a key, in the order in which they came.
+    /// Connections that wait for a key, in the order of their arrival.
     queues: ByKey<VecDeque<CallerId>>,
-    /// Keys that somebody waits for and that may have what they want, in the order in which that happened.
+    /// Keys that a connection waits for and that may satisfy it now, in the order of these changes.
     ready: VecDeque<Place>,
-    /// What is notified of, as bits.
+    /// Enabled classes of notifications, as bits.
     classes: u16,
-    /// What happened and was not notified of yet.
+    /// Events that no message was sent for yet.
     events: VecDeque<Event>,
-    /// Who is told of every key that changes.
+    /// Connections that track every key.
     trackers: BTreeSet<CallerId>,
-    /// What they were not told of yet.
+    /// Changes that the trackers have not received yet.
     changes: Changes,
 }
 
-/// What changed since those who track were told last.
+/// Changes since the last message to the trackers.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) keys: BTreeSet<Box<[u8]>>,
-    /// All keys went, of one database at least.
+    /// At least one database lost all its keys.
     pub(crate) is_flush: bool,
 }
 
 /// One key that one caller watches.
 struct Watch {
     caller: CallerId,
-    /// Its time was over when the watch began, though it was still there: that it goes is no change.
+    /// The key had expired when the watch began, but was not removed yet. Its removal is no change.
     is_expired: bool,
 }
 
@@ -54,11 +53,11 @@ pub(crate) struct Event {
     pub(crate) database: u8,
     pub(crate) key: Box<[u8]>,
     pub(crate) name: &'static str,
-    /// Whether it is told to the channel of the key, and to that of the event.
+    /// Whether the channel of the key, and that of the event, get a message.
     pub(crate) channels: (bool, bool),
 }
 
-/// What kind of event it is: a letter of `notify-keyspace-events`.
+/// Class of the event: a letter of `notify-keyspace-events`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Class {
     Generic,
@@ -70,12 +69,12 @@ pub(crate) enum Class {
     Expired,
     Evicted,
     Stream,
-    /// Of modules, which there are none of.
+    /// Events of modules, which do not exist here.
     Module,
     New,
-    /// Not an event, but a way of telling it: to the channel of the key.
+    /// No class of events: selects the channel of the key.
     ByKey,
-    /// To the channel of the event.
+    /// Selects the channel of the event.
     ByEvent,
 }
 
@@ -102,7 +101,7 @@ const LETTERS: [(u8, Class); 13] = [
     (b'E', Class::ByEvent),
 ];
 
-/// What the letter A stands for: the first ten.
+/// The meaning of the letter A: the first ten classes.
 const ALL: u16 = Class::New.bit() - 1;
 
 impl Default for Audience {
@@ -123,7 +122,7 @@ impl Default for Audience {
 }
 
 impl Audience {
-    /// Whether anybody would want to know of a change.
+    /// Whether a change may have an observer.
     #[inline]
     pub(crate) fn is_there(&self) -> bool {
         self.is_there
@@ -148,7 +147,7 @@ impl Audience {
         is_new
     }
 
-    /// The caller watches nothing any more.
+    /// Ends all watches of the caller.
     pub(crate) fn unwatch(&mut self, caller: CallerId, places: &[Place]) {
         for (database, key) in places {
             let watched = &mut self.watched[usize::from(*database)];
@@ -168,13 +167,13 @@ impl Audience {
         self.touched.contains(&caller)
     }
 
-    /// Whether the time of a watched key was over before.
+    /// Whether a watched key had expired when its watch began.
     pub(crate) fn was_expired(&self, caller: CallerId, (database, key): &Place) -> bool {
         let watches = self.watched[usize::from(*database)].get(key);
         watches.into_iter().flatten().any(|watch| watch.caller == caller && watch.is_expired)
     }
 
-    /// A key was changed; `exists`: it is there now.
+    /// Marks a changed key; `exists` says whether it is there now.
     pub(crate) fn touch(&mut self, database: u8, key: &[u8], exists: bool) {
         if !self.trackers.is_empty() && !self.changes.keys.contains(key) {
             self.changes.keys.insert(key.into());
@@ -189,8 +188,8 @@ impl Audience {
         }
     }
 
-    /// All keys of a database went, or were exchanged for others. `before` and `after` say of a key whether it was and is
-    /// there, `is_over` whether its time is over now.
+    /// Marks all keys of a database as removed, or as exchanged for others. `before` and `after` say whether a key was and is
+    /// there. `is_over` says whether it has expired.
     pub(crate) fn touch_all(
         &mut self,
         database: u8,
@@ -213,13 +212,13 @@ impl Audience {
 
     // Waiting.
 
-    /// The caller waits for a key, behind those who came before.
+    /// Puts the caller at the end of the key's queue.
     pub(crate) fn enqueue(&mut self, caller: CallerId, database: u8, key: &[u8]) {
         self.queues[usize::from(database)].entry(key.into()).or_default().push_back(caller);
         self.is_there = true;
     }
 
-    /// The caller waits for none of these any more.
+    /// Takes the caller out of the queues of these keys.
     pub(crate) fn dequeue(&mut self, caller: CallerId, database: u8, keys: &[Box<[u8]>]) {
         let queues = &mut self.queues[usize::from(database)];
         for key in keys {
@@ -233,17 +232,17 @@ impl Audience {
         self.look_around();
     }
 
-    /// Those who wait for a key.
+    /// The queue of a key.
     pub(crate) fn queue(&mut self, database: u8, key: &[u8]) -> Option<&mut VecDeque<CallerId>> {
         self.queues[usize::from(database)].get_mut(key)
     }
 
-    /// The keys of a database that somebody waits for.
+    /// The keys of a database that a connection waits for.
     pub(crate) fn waited_for(&self, database: u8) -> impl Iterator<Item = &[u8]> {
         self.queues[usize::from(database)].keys().map(|key| &**key)
     }
 
-    /// A key may have become what those who wait for it want.
+    /// Marks a key as ready: its waiting connections may find what they need.
     pub(crate) fn signal(&mut self, database: u8, key: &[u8]) {
         let is_waited_for = self.queues[usize::from(database)].contains_key(key);
         if is_waited_for && !self.ready.iter().any(|(other, known)| *other == database && **known == *key) {
@@ -257,7 +256,7 @@ impl Audience {
 
     // CLIENT TRACKING.
 
-    /// The caller is told of every key that changes, or not any more.
+    /// Starts or stops the tracking of every key for the caller.
     pub(crate) fn track(&mut self, caller: CallerId, is_on: bool) {
         match is_on {
             true => _ = self.trackers.insert(caller),
@@ -269,12 +268,12 @@ impl Audience {
         self.look_around();
     }
 
-    /// FLUSHALL or FLUSHDB, whether there was a key or not.
+    /// FLUSHALL or FLUSHDB, even of an empty database.
     pub(crate) fn flush(&mut self) {
         self.changes.is_flush |= !self.trackers.is_empty();
     }
 
-    /// What those who track are to be told now, and who they are; `None` if there is nothing.
+    /// Takes the changes for the trackers, with the trackers; `None` if there are none.
     pub(crate) fn take_changes(&mut self) -> Option<(Changes, Vec<CallerId>)> {
         if self.changes == Changes::default() {
             return None;
@@ -284,7 +283,7 @@ impl Audience {
 
     // Notifications.
 
-    /// What `notify-keyspace-events` is set to, by its letters. False, and nothing changes, if one is none.
+    /// Sets `notify-keyspace-events` by its letters. Returns false and changes nothing if a letter is unknown.
     pub(crate) fn listen(&mut self, letters: &[u8]) -> bool {
         let mut classes = 0;
         for letter in letters {
@@ -309,7 +308,7 @@ impl Audience {
         has_all.then_some(b'A').into_iter().chain(each).collect()
     }
 
-    /// Remembers an event, if anybody may listen to its kind.
+    /// Queues an event if its class is enabled.
     pub(crate) fn note(&mut self, database: u8, class: Class, name: &'static str, key: &[u8]) {
         let has = |class: Class| self.classes & class.bit() != 0;
         let channels = (has(Class::ByKey), has(Class::ByEvent));

@@ -1,4 +1,4 @@
-//! Who speaks to the store: the state of each connection, as a Redis keeps it for each of its clients.
+//! The state of each connection to the store, as Redis keeps it for each client.
 
 use std::collections::BTreeMap;
 
@@ -9,26 +9,26 @@ use crate::audience::Place;
 use crate::channels::Subscriptions;
 use crate::commands::blocking::Wanted;
 
-/// Names one connection to a [`crate::Store`] for as long as it lasts.
+/// Id of one connection to a [`crate::Store`], valid while the connection lasts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallerId(pub(crate) Id);
 
 /// One connection.
 #[derive(Debug)]
 pub(crate) struct Caller {
-    /// CLIENT ID: from 1 upwards, never given twice.
+    /// CLIENT ID: from 1 upwards, never reused.
     pub(crate) number: u64,
-    /// The database that it selected.
+    /// The selected database.
     pub(crate) database: u8,
-    /// It chose RESP3.
+    /// Whether the connection chose RESP3.
     pub(crate) is_resp3: bool,
     /// CLIENT SETNAME.
     pub(crate) name: Vec<u8>,
-    /// What few connections have. Without it, a request is simply run.
+    /// State that few connections have. Without it, a request needs no checks before it runs.
     pub(crate) extras: Option<Box<Extras>>,
 }
 
-/// What few connections have.
+/// State that few connections have.
 #[derive(Debug, Default)]
 pub(crate) struct Extras {
     pub(crate) transaction: Option<Transaction>,
@@ -37,11 +37,11 @@ pub(crate) struct Extras {
     pub(crate) subscriptions: Subscriptions,
 }
 
-/// What was said since MULTI.
+/// Requests since MULTI.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     pub(crate) requests: Vec<Queued>,
-    /// A request could not be queued, so that EXEC will fail.
+    /// A request could not be queued, so EXEC will fail.
     pub(crate) is_broken: bool,
 }
 
@@ -52,13 +52,13 @@ pub(crate) struct Queued {
     spans: Vec<Span>,
 }
 
-/// What a connection waits for.
+/// A wait of a connection for one of several keys.
 #[derive(Debug)]
 pub(crate) struct Wait {
     pub(crate) database: u8,
     pub(crate) keys: Vec<Box<[u8]>>,
     pub(crate) wanted: Wanted,
-    /// When it has waited long enough.
+    /// Unix time in milliseconds at which the wait ends.
     pub(crate) deadline: Option<u64>,
 }
 
@@ -95,7 +95,7 @@ impl Caller {
         self.extras.as_ref().is_some_and(|extras| !extras.subscriptions.is_empty())
     }
 
-    /// Lets go of what is not needed any more, so that requests are simply run again.
+    /// Drops extra state that is empty, so that later requests need no checks.
     pub(crate) fn settle(&mut self) {
         let is_idle = |extras: &Extras| {
             extras.transaction.is_none()
@@ -111,9 +111,9 @@ impl Caller {
 #[derive(Debug, Default)]
 pub(crate) struct Callers {
     slab: Slab<Caller>,
-    /// How many there were.
+    /// Number of connections so far.
     admitted: u64,
-    /// Those who wait for a limited time, by when it is over and then by their numbers.
+    /// Limited waits, by their deadline and then by the number of the connection.
     deadlines: BTreeMap<(u64, u64), CallerId>,
     waiting: usize,
 }
@@ -130,7 +130,7 @@ impl Callers {
         self.slab.get_mut(caller.0)
     }
 
-    /// The state of one whose request is being run.
+    /// The state of the connection whose request runs.
     pub(crate) fn running(&mut self, caller: CallerId) -> &mut Caller {
         self.slab.get_mut(caller.0).expect("a request is only run for a connection that is there")
     }
@@ -139,12 +139,12 @@ impl Callers {
         self.slab.len()
     }
 
-    /// How many wait.
+    /// Number of waiting connections.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting
     }
 
-    /// The one that has this number.
+    /// The connection with this number.
     pub(crate) fn with_number(&self, number: i64) -> Option<CallerId> {
         let number = u64::try_from(number).ok()?;
         let mut ids = (0..self.slab.places()).filter_map(|place| self.slab.id_at(place));
@@ -179,12 +179,12 @@ impl Callers {
         Some(wait)
     }
 
-    /// When the next wait is over.
+    /// Deadline of the next wait that ends.
     pub(crate) fn next_deadline(&self) -> Option<u64> {
         self.deadlines.first_key_value().map(|((deadline, _), _)| *deadline)
     }
 
-    /// All waits that end, end by so much later.
+    /// Moves the deadlines of all waits by `by_ms`.
     pub(crate) fn shift_deadlines(&mut self, by_ms: i64) {
         for ((deadline, number), caller) in std::mem::take(&mut self.deadlines) {
             let later = deadline.saturating_add_signed(by_ms);
@@ -196,7 +196,7 @@ impl Callers {
         }
     }
 
-    /// One whose wait is over.
+    /// Takes a connection whose deadline has passed.
     pub(crate) fn due(&self, now_ms: u64) -> Option<CallerId> {
         let ((deadline, _), caller) = self.deadlines.first_key_value()?;
         (*deadline <= now_ms).then_some(*caller)

@@ -1,4 +1,4 @@
-//! Who is subscribed to what.
+//! Subscriptions of all connections.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,12 +13,12 @@ pub(crate) enum Kind {
     Channel,
     /// PSUBSCRIBE: all channels whose names match.
     Pattern,
-    /// SSUBSCRIBE: a channel of a shard, which has names of its own.
+    /// SSUBSCRIBE: a shard channel, which has a name space of its own.
     Shard,
 }
 
 impl Kind {
-    /// What a subscription is told with, and what its end is told with.
+    /// Names of the confirmations of a subscription and of its end.
     pub(crate) fn words(self) -> (&'static str, &'static str) {
         match self {
             Kind::Channel => ("subscribe", "unsubscribe"),
@@ -28,7 +28,7 @@ impl Kind {
     }
 }
 
-/// What one connection is subscribed to, by kind.
+/// Subscriptions of one connection, by kind.
 #[derive(Debug, Default)]
 pub(crate) struct Subscriptions([BTreeSet<Box<[u8]>>; 3]);
 
@@ -37,7 +37,7 @@ impl Subscriptions {
         self.0.iter().all(BTreeSet::is_empty)
     }
 
-    /// What SUBSCRIBE and its kin count: channels and patterns together, those of shards apart.
+    /// Counts as SUBSCRIBE and its relatives do: channels and patterns together, shard channels apart.
     pub(crate) fn count(&self, kind: Kind) -> usize {
         let [channels, patterns, shard_channels] = &self.0;
         if kind == Kind::Shard { shard_channels.len() } else { channels.len() + patterns.len() }
@@ -58,7 +58,7 @@ impl Subscriptions {
     }
 }
 
-/// All subscriptions, by kind and name, each with its connections in the order in which they came.
+/// All subscriptions, by kind and name, each with its connections in the order of their arrival.
 #[derive(Debug, Default)]
 pub(crate) struct Channels([BTreeMap<Box<[u8]>, Vec<CallerId>>; 3]);
 
@@ -77,7 +77,8 @@ impl Channels {
         }
     }
 
-    /// Who gets a message, and by which pattern. One who is subscribed in several ways gets it as often.
+    /// Receivers of a message, each with the pattern that matched. A connection with several matching subscriptions gets
+    /// several copies.
     pub(crate) fn receivers(&self, kind: Kind, channel: &[u8]) -> Vec<(CallerId, Option<Box<[u8]>>)> {
         let by_name = self.0[kind as usize].get(channel).into_iter().flatten().map(|caller| (*caller, None));
         let patterns = self.0[Kind::Pattern as usize].iter();
@@ -89,13 +90,13 @@ impl Channels {
         by_name.chain(by_pattern).collect()
     }
 
-    /// The names of a kind that somebody is subscribed to and that match.
+    /// Names of a kind that have subscribers and match `pattern`.
     pub(crate) fn names(&self, kind: Kind, pattern: Option<&[u8]>) -> Vec<&[u8]> {
         let names = self.0[kind as usize].keys().map(|name| &**name);
         names.filter(|name| pattern.is_none_or(|pattern| glob::matches(pattern, name))).collect()
     }
 
-    /// How many are subscribed to one name.
+    /// Number of subscribers of one name.
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         self.0[kind as usize].get(name).map_or(0, Vec::len)
     }

@@ -1,5 +1,5 @@
-//! The commands, a file for each family: they read a request, work on the keyspace and append the reply. Which of their
-//! functions runs for which name is said in `dispatch`.
+//! The commands, in one file for each family. Each function reads a request, works on the keyspace and appends the reply.
+//! `dispatch` maps names to functions.
 
 pub(crate) mod bitfield;
 pub(crate) mod bits;

@@ -1,4 +1,4 @@
-//! One of the numbered databases: its keys, and the order in which they expire.
+//! One numbered database: its keys, and the order in which they expire.
 
 use std::collections::BTreeSet;
 
@@ -8,13 +8,13 @@ use crate::policy::EvictionPolicy;
 use crate::table::{Keyed, Table};
 use crate::values::value::{ALLOCATION_BYTES, Value};
 
-/// Keys of their own name space. What changes them keeps the account in `keyspace`.
+/// Keys of one name space. Code that changes them keeps the account in `keyspace`.
 pub(crate) struct Database {
     pub(crate) entries: Table<Entry>,
-    /// When keys expire, with the hash of the key. Two keys of one hash and one instant share a place here: the second
-    /// is then not expired actively, but still never seen after its time.
+    /// Expiries, each with the hash of its key. Two keys with the same hash and the same expiry share an entry. The second is
+    /// not expired actively, but no request sees it after its expiry.
     pub(crate) expiries: BTreeSet<(u64, u64)>,
-    /// Keys that expire, and the sum of their instants.
+    /// Number of keys that expire, and the sum of their expiries.
     volatile: usize,
     expiries_sum: u128,
 }
@@ -23,13 +23,13 @@ pub(crate) struct Database {
 pub(crate) struct Entry {
     pub(crate) key: Box<[u8]>,
     pub(crate) value: Value,
-    /// Unix time in milliseconds after which the key is gone; [`NEVER`] if it stays.
+    /// Unix time in milliseconds after which the key has expired; [`NEVER`] without expiry.
     pub(crate) expires_at: u64,
-    /// When it was last used, in units of the keyspace's clock.
+    /// Time of last use, in units of the keyspace's clock.
     pub(crate) touched: u32,
 }
 
-/// The expiry of a key that stays.
+/// The expiry of a key that never expires.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 impl Keyed for Entry {
@@ -45,7 +45,7 @@ impl Entry {
         ENTRY_BYTES + self.key.len() + ALLOCATION_BYTES + self.value.memory() + expiry
     }
 
-    /// Whether `policy` evicts it before `other`; false where chance decides.
+    /// Whether `policy` evicts it before `other`. Always false for the random policies.
     pub(crate) fn goes_before(&self, other: &Entry, policy: EvictionPolicy, clock: u32) -> bool {
         match policy {
             EvictionPolicy::VolatileTtl => self.expires_at < other.expires_at,
@@ -60,28 +60,28 @@ impl Database {
         Database { entries: Table::new(seed), expiries: BTreeSet::new(), volatile: 0, expiries_sum: 0 }
     }
 
-    /// Keys, those counted that expired and were not found out yet.
+    /// Number of keys, with expired ones that were not removed yet.
     pub(crate) fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// How many keys expire, and the average of the milliseconds that are left to them.
+    /// Number of keys that expire, and the average of their remaining milliseconds.
     pub(crate) fn volatile(&self, now_ms: u64) -> (usize, u64) {
         let average = self.expiries_sum.checked_div(self.volatile as u128).unwrap_or_default();
         (self.volatile, u64::try_from(average).unwrap_or(u64::MAX).saturating_sub(now_ms))
     }
 
-    /// Whether the time of a key is over.
+    /// Whether a key has expired.
     pub(crate) fn is_due(&self, now_ms: u64) -> bool {
         self.expiries.first().is_some_and(|&(expires_at, _)| expires_at < now_ms)
     }
 
-    /// Whether `key` is there, even if its time is over.
+    /// Whether `key` exists, expired or not.
     pub(crate) fn has(&self, key: &[u8]) -> bool {
         self.find(key).is_some()
     }
 
-    /// Whether `key` is there though its time is over.
+    /// Whether `key` exists but has expired.
     pub(crate) fn is_over(&self, key: &[u8], now_ms: u64) -> bool {
         self.find(key).is_some_and(|entry| entry.expires_at < now_ms)
     }
@@ -94,12 +94,12 @@ impl Database {
         self.entries.find(self.entries.hash(key), key)
     }
 
-    /// The entry that stands at a place of the index of expiries.
+    /// The entry at a position of the index of expiries.
     pub(crate) fn expiring(&self, expires_at: u64, hash: u64) -> Option<&Entry> {
         self.entries.find_hash(hash, |entry| entry.expires_at == expires_at)
     }
 
-    /// A key of that hash expires at another time than before.
+    /// Moves a key with this hash from one expiry to another.
     #[inline]
     pub(crate) fn index_expiry(&mut self, hash: u64, old: u64, new: u64) {
         if old == new {
@@ -117,7 +117,7 @@ impl Database {
         }
     }
 
-    /// What `policy` would evict first.
+    /// The key that `policy` evicts first.
     pub(crate) fn victim(&self, policy: EvictionPolicy, clock: u32, prng: &mut Prng) -> Option<&Entry> {
         if self.len() == 0 || (policy.is_volatile() && self.expiries.is_empty()) {
             return None;
@@ -134,7 +134,7 @@ impl Database {
             .filter(|entry| !policy.is_volatile() || entry.expires_at != NEVER)
             .take(samples)
             .max_by_key(|entry| clock.wrapping_sub(entry.touched));
-        // Keys that expire are so rare that none was drawn, or the order of expiry is what counts.
+        // No sampled key expires, or the policy goes by the order of expiry.
         let first_to_expire = || {
             let &(expires_at, hash) = self.expiries.first()?;
             self.expiring(expires_at, hash)
@@ -155,5 +155,5 @@ pub(crate) const EXPIRY_BYTES: usize = 32;
 /// Redis's `maxmemory-samples`.
 pub(crate) const LRU_SAMPLES: usize = 5;
 
-/// Draws until a key that expires is found. If they are rarer, the one that expires first is taken.
+/// Draws to find a key that expires. If all fail, the key that expires first is taken.
 const DRAWS_PER_VOLATILE: usize = 16;

@@ -1,4 +1,4 @@
-//! The table of commands: what each is called, how many arguments it takes, whether it needs memory, who runs it.
+//! The table of commands: name, arity, flags, and the function that runs the command.
 
 use hashbrown::HashTable;
 use resp::Request;
@@ -15,12 +15,12 @@ use crate::keyspace::Keyspace;
 use crate::replies::Reply;
 use crate::store::Store;
 
-/// Appends the reply, or says why not. What was appended before an error is taken back.
+/// Function that appends the reply or returns an error. The store removes bytes that were appended before an error.
 #[derive(Clone, Copy)]
 pub(crate) enum Run {
-    /// For what is about keys.
+    /// Commands on keys.
     OnKeys(OnKeys),
-    /// For what is about connections.
+    /// Commands on connections.
     OnStore(OnStore),
 }
 
@@ -31,12 +31,11 @@ type OnStore = fn(&mut Store, CallerId, &Request<'_>, &mut Reply) -> Result<(), 
 pub(crate) struct Row {
     /// Lower case.
     pub(crate) name: &'static str,
-    /// As Redis has it: arguments with the name; at least so many if negative.
+    /// As in Redis: the number of arguments with the name; negative for a minimum.
     arity: i32,
     /// Redis's flag `denyoom`: refused when memory is full.
     pub(crate) grows: bool,
-    /// Whether what it looks up counts as a hit or a miss: in Redis a choice of each command, mostly of those that
-    /// read.
+    /// Whether look-ups count as hits and misses. Redis decides it for each command: mostly for those that read.
     pub(crate) reads: bool,
     pub(crate) run: Run,
 }
@@ -60,12 +59,12 @@ impl Row {
         self.name == "exec"
     }
 
-    /// Whether it is run in a transaction rather than queued.
+    /// Whether a transaction runs it at once instead of queueing it.
     pub(crate) fn is_never_queued(&self) -> bool {
         ["exec", "discard", "multi", "watch", "reset"].contains(&self.name)
     }
 
-    /// What Redis calls the command of `request`, with its subcommand. If that is wrong, it is noticed here, before the
+    /// Redis's name for the command of `request`, with its subcommand. An unknown subcommand is an error here, before the
     /// request is queued.
     pub(crate) fn full_name(&self, request: &Request<'_>) -> Result<String, Error> {
         let Some((_, container, subcommands)) = SUBCOMMANDS.iter().find(|(name, ..)| *name == self.name)
@@ -92,7 +91,7 @@ fn arity_fits(arity: i32, len: usize) -> bool {
 /// A name, as errors show it, and the subcommands with their arities.
 type Container = (&'static str, &'static str, &'static [(&'static str, i32)]);
 
-/// Those whose subcommands are looked at before a request is queued.
+/// Containers whose subcommands are checked before a request is queued.
 static SUBCOMMANDS: &[Container] = &[
     ("object", "OBJECT", &[("encoding", 3), ("freq", 3), ("idletime", 3), ("refcount", 3), ("help", 2)]),
     ("xinfo", "XINFO", &[("stream", -3), ("groups", 3), ("consumers", 4), ("help", 2)]),
@@ -151,7 +150,7 @@ const fn grows(name: &'static str, arity: i32, run: OnKeys) -> Row {
     Row { name, arity, grows: true, reads: false, run: Run::OnKeys(run) }
 }
 
-/// A command that makes a new value of old ones: it may need memory, and reads.
+/// A command that derives a value from others: it may need memory, and reads.
 const fn derives(name: &'static str, arity: i32, run: OnKeys) -> Row {
     Row { name, arity, grows: true, reads: true, run: Run::OnKeys(run) }
 }
@@ -171,7 +170,7 @@ pub fn commands() -> impl Iterator<Item = &'static str> {
     ROWS.iter().map(|row| row.name)
 }
 
-/// Finds rows by name.
+/// Index of the rows by name.
 pub(crate) struct Index {
     rows: HashTable<&'static Row>,
     seed: u64,
@@ -198,7 +197,7 @@ impl Index {
     }
 }
 
-/// A hash without regard to case: 0x20 is what makes a letter small. Names are few and not chosen by clients.
+/// A hash that ignores case: bit 0x20 marks a lower-case letter. There are few names, and clients do not choose them.
 #[inline]
 fn fold(name: &[u8], seed: u64) -> u64 {
     let hash = name.iter().fold(seed, |hash, byte| (hash ^ u64::from(byte | 0x20)).wrapping_mul(FACTOR));
@@ -208,7 +207,7 @@ fn fold(name: &[u8], seed: u64) -> u64 {
 /// The prime of the FNV hash (Fowler, Noll, Vo).
 const FACTOR: u64 = 0x0000_0100_0000_01b3;
 
-/// No name is longer.
+/// Length of the longest name.
 const NAME_BYTES_MAX: usize = 24;
 
 static ROWS: &[Row] = &[

@@ -1,19 +1,19 @@
-//! What a request is refused with: all texts that a client can read, Redis's own except for one.
+//! Errors of requests: all texts that a client can read. All but one are Redis's own.
 
 use resp::encode;
 
 use crate::args::shown;
 
-/// Why a request failed. Nothing was changed.
+/// Reason why a request failed. The request changed nothing.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Error {
     /// Name of the command, `object|encoding` for a subcommand.
     Arity(String),
     /// Name of the command.
     NotHere(String),
-    /// As the client wrote it, and name of the container.
+    /// The subcommand as the client wrote it, and the name of the container.
     UnknownSubcommand(String, &'static str),
-    /// LATENCY GRAPH of an event that was never seen.
+    /// LATENCY GRAPH of an event without samples.
     NoSamples(String),
     OutOfMemory,
     WrongType,
@@ -65,15 +65,15 @@ pub(crate) enum Error {
     WithscoresBylex,
     /// Longitude and latitude.
     GeoPlace(f64, f64),
-    /// What does not go together with WITHDIST and the like.
+    /// The options that WITHDIST and its relatives exclude.
     GeoStoreWith(&'static str),
-    /// What is missing, and name of the command as the client wrote it.
+    /// The missing option, and the name of the command as the client wrote it.
     GeoNeeds(&'static str, String),
-    /// As the client wrote it, and name of the container.
+    /// The subcommand as the client wrote it, and the name of the container.
     SubcommandSyntax(String, &'static str),
-    /// With names that clients gave.
+    /// Contains names that clients gave.
     Named(Vec<u8>),
-    /// What only one command says.
+    /// Errors of single commands.
     Fixed(&'static str),
 }
 
@@ -99,7 +99,7 @@ impl Error {
          character. The embedded store knows Ag$lshzxetdnKE.",
     );
 
-    /// For EXEC that could not even begin.
+    /// For an EXEC that could not begin.
     pub(crate) fn exec_aborted_by(error: &Error) -> Error {
         let mut text = Vec::new();
         error.write(&mut text);
@@ -230,7 +230,7 @@ impl Error {
          switching between policies at runtime LRU and LFU data will take some time to adjust.",
     );
 
-    /// For a group that is looked for by its name.
+    /// For a group that is looked up by its name.
     pub(crate) fn no_group_of(group: &[u8], key: &[u8]) -> Error {
         Error::named(&[b"NOGROUP No such consumer group '", group, b"' for key name '", key, b"'"])
     }

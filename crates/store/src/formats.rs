@@ -1,4 +1,4 @@
-//! How numbers, places and whole values look outside: in replies, in scores, in Redis's dumps.
+//! External formats of numbers, places and whole values: in replies, in scores, in Redis's dumps.
 
 pub(crate) mod double;
 pub(crate) mod extended;

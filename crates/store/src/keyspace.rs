@@ -1,8 +1,10 @@
-//! The keys of all databases: found, changed, expired, evicted and freed, and every byte of them accounted for.
+//! The keys of all databases: look-up, change, expiry, eviction and freeing, with an account of every byte.
 //!
-//! All changes of a value go through [`Keyspace::edit`], [`Keyspace::edit_or_create`] and [`Keyspace::set`], which keep
-//! the account, the index of expiries and the rule that there are no empty collections. What is large is not dropped at
-//! once but put among the garbage, which [`Keyspace::free_step`] takes apart piece by piece; until then it counts.
+//! All changes of a value go through [`Keyspace::edit`], [`Keyspace::edit_or_create`] and [`Keyspace::set`]. They keep the
+//! account and the index of expiries, and remove empty collections.
+//!
+//! A large value is not dropped at once but becomes garbage. [`Keyspace::free_step`] frees it in steps; until then it counts as
+//! used memory.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -22,19 +24,19 @@ pub(crate) struct Keyspace {
     /// Unix time of the request that runs, in milliseconds.
     pub(crate) now_ms: u64,
     pub(crate) prng: Prng,
-    /// Bytes that all keys may have together, and so one string where a short request could make it long.
+    /// Limit for the bytes of all keys. It also bounds a string that a short request could make long.
     pub(crate) memory_max: usize,
-    /// What goes when memory is full.
+    /// Eviction policy for full memory.
     pub(crate) policy: EvictionPolicy,
     pub(crate) stats: Stats,
-    /// Who is told of changes.
+    /// Observers of changes.
     pub(crate) audience: Audience,
-    /// Keys of the selected database that were found to be over by who only borrows the keyspace.
+    /// Expired keys of the selected database that were found through a shared borrow of the keyspace.
     overdue: RefCell<Vec<Box<[u8]>>>,
-    /// The database that is selected. It lies here itself, so that a request need not look for it.
+    /// The selected database. It is stored here directly, so that a request needs no look-up.
     database: Database,
     selected: u8,
-    /// The others, each at its number; what stands at the number of the selected one is empty and means nothing.
+    /// The other databases, each at its number. The entry of the selected one is empty and unused.
     resting: Vec<Database>,
     /// The database from which a key was evicted last.
     evicted_from: u8,
@@ -43,7 +45,7 @@ pub(crate) struct Keyspace {
     seed: u64,
 }
 
-/// What nobody can reach any more.
+/// Unreachable memory that is still to be freed.
 enum Garbage {
     Value(Value),
     Entries(Table<Entry>),
@@ -72,7 +74,7 @@ impl Keyspace {
         }
     }
 
-    /// Makes what follows be about another database.
+    /// Selects a database for all that follows.
     #[inline]
     pub(crate) fn select(&mut self, number: u8) {
         if number != self.selected {
@@ -114,7 +116,7 @@ impl Keyspace {
         }
     }
 
-    /// Does something in another database.
+    /// Runs a closure in another database.
     pub(crate) fn within<R>(&mut self, number: u8, act: impl FnOnce(&mut Keyspace) -> R) -> R {
         let selected = self.selected;
         self.select(number);
@@ -123,18 +125,18 @@ impl Keyspace {
         result
     }
 
-    /// The value of `key`, for whoever must not be noticed.
+    /// The value of `key` without any side effect.
     pub(crate) fn glance(&self, key: &[u8]) -> Option<&Value> {
         let entry = self.database.entries.find(self.database.entries.hash(key), key);
         entry.filter(|entry| self.now_ms <= entry.expires_at).map(|entry| &entry.value)
     }
 
-    /// What `key` costs, even if its time is over.
+    /// Bytes of `key`, expired or not.
     pub(crate) fn memory_of(&self, key: &[u8]) -> Option<usize> {
         self.database.entries.find(self.database.entries.hash(key), key).map(Entry::memory)
     }
 
-    /// Keys of the selected database, those counted that expired and were not found out yet.
+    /// Keys of the selected database, with expired ones that were not removed yet.
     pub(crate) fn len(&self) -> usize {
         self.database.len()
     }
@@ -148,7 +150,7 @@ impl Keyspace {
         self.memory_used
     }
 
-    /// The entry of `key`, which counts as used now.
+    /// The entry of `key`. The access counts as its last use.
     #[inline]
     pub(crate) fn find(&mut self, key: &[u8]) -> Option<&Entry> {
         let clock = self.clock();
@@ -158,14 +160,14 @@ impl Keyspace {
         Some(entry)
     }
 
-    /// The entry of `key`, without counting as use. For commands that look at several keys at once. A key that is over is
-    /// removed by [`Keyspace::expire_overdue`].
+    /// The entry of `key`, without counting as use, for commands that look at several keys at once.
+    /// [`Keyspace::expire_overdue`] removes an expired key.
     pub(crate) fn peek(&self, key: &[u8]) -> Option<&Entry> {
         let entry = self.database.entries.find(self.database.entries.hash(key), key);
         self.stats.looked_up(entry.filter(|entry| self.is_live(entry)))
     }
 
-    /// Whether the time of `entry` is not over. If it is, the key is removed by [`Keyspace::expire_overdue`].
+    /// Whether `entry` has not expired. If it has, [`Keyspace::expire_overdue`] removes the key.
     fn is_live(&self, entry: &Entry) -> bool {
         let is_live = self.now_ms <= entry.expires_at;
         if !is_live {
@@ -174,7 +176,7 @@ impl Keyspace {
         is_live
     }
 
-    /// Removes what [`Keyspace::peek`] found to be over. Call it before another database is selected.
+    /// Removes the expired keys that [`Keyspace::peek`] found. Call it before another database is selected.
     #[inline]
     pub(crate) fn expire_overdue(&mut self) {
         if !self.overdue.get_mut().is_empty() {
@@ -200,7 +202,7 @@ impl Keyspace {
         self.peek(key).map(|entry| K::of(&entry.value).ok_or(Error::WrongType)).transpose()
     }
 
-    /// Changes the value of `key`, if there is one. A collection that is empty afterwards is removed with its key.
+    /// Changes the value of `key`, if there is one. A collection that becomes empty is removed with its key.
     pub(crate) fn edit<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -220,7 +222,7 @@ impl Keyspace {
         Ok(Some(result))
     }
 
-    /// As [`Keyspace::edit`], with an empty value if there is none.
+    /// As [`Keyspace::edit`], but creates an empty value first if there is none.
     pub(crate) fn edit_or_create<K: Kind, R>(
         &mut self,
         key: &[u8],
@@ -230,11 +232,11 @@ impl Keyspace {
         if self.database.entries.find(hash, key).is_none() {
             self.insert(hash, key, K::empty(self.seed).into_value(), NEVER);
         }
-        // It is there: one way or the other, it was just put in or found.
+        // The entry exists: it was just inserted or found.
         self.edit(key, change).map(|result| result.expect("the key is there"))
     }
 
-    /// Gives `key` a value, whatever it had.
+    /// Stores a value under `key` and replaces any other.
     #[inline]
     pub(crate) fn set(&mut self, key: &[u8], value: Value, expires_at: u64) {
         let (clock, now_ms) = (self.clock(), self.now_ms);
@@ -264,8 +266,8 @@ impl Keyspace {
         }
     }
 
-    /// Tells whoever wants to know that `key` was changed. Every command that changes something says so, as in Redis; what
-    /// changes nothing must not, for a transaction of somebody who watches the key would fail.
+    /// Reports a change of `key` to its observers. As in Redis, every command that changes a key reports it once. A command
+    /// that changes nothing must not: a transaction that watches the key would fail.
     #[inline]
     pub(crate) fn changed(&mut self, class: Class, event: &'static str, key: &[u8]) {
         if self.audience.is_there() {
@@ -273,7 +275,7 @@ impl Keyspace {
         }
     }
 
-    /// As [`Keyspace::changed`], for what may have taken the last element and the key with it.
+    /// As [`Keyspace::changed`], for a change that may have removed the last element and the key with it.
     #[inline]
     pub(crate) fn shrunk(&mut self, class: Class, event: &'static str, key: &[u8]) {
         if self.audience.is_there() {
@@ -284,37 +286,37 @@ impl Keyspace {
         }
     }
 
-    /// As [`Keyspace::changed`], for what only those want to know who watch the key.
+    /// As [`Keyspace::changed`], for a change that only WATCH observes.
     pub(crate) fn touched(&mut self, key: &[u8]) {
         if self.audience.is_there() {
             self.audience.touch(self.selected, key, self.exists(key));
         }
     }
 
-    /// As [`Keyspace::changed`], for what is no change to those who watch the key.
+    /// As [`Keyspace::changed`], for an event that WATCH ignores.
     pub(crate) fn noted(&mut self, class: Class, event: &'static str, key: &[u8]) {
         self.audience.note(self.selected, class, event, key);
     }
 
     #[cold]
     fn tell(&mut self, class: Class, event: &'static str, key: &[u8]) {
-        // What expired before the change is told before it.
+        // Expiries before the change are reported before it.
         self.expire_overdue();
         self.audience.touch(self.selected, key, self.exists(key));
         self.audience.note(self.selected, class, event, key);
     }
 
-    /// Whether `key` is there, even if its time is over.
+    /// Whether `key` exists, expired or not.
     pub(crate) fn exists(&self, key: &[u8]) -> bool {
         self.database.has(key)
     }
 
-    /// Whether `key` is there though its time is over.
+    /// Whether `key` exists but has expired.
     pub(crate) fn is_over(&self, key: &[u8]) -> bool {
         self.database.is_over(key, self.now_ms)
     }
 
-    /// Somebody may wait for `key`, which may now have what they want.
+    /// Marks `key` as ready: its waiting connections may find what they need.
     #[inline]
     pub(crate) fn signal(&mut self, key: &[u8]) {
         if self.audience.is_there() {
@@ -322,7 +324,7 @@ impl Keyspace {
         }
     }
 
-    /// Those who wait for a stream as members of a group are told when it goes.
+    /// When a stream is removed, waiting members of its groups get an error.
     #[inline]
     fn signal_if_stream(&mut self, key: &[u8], old: &Value) {
         if self.audience.is_there() && matches!(old, Value::Stream(_)) {
@@ -330,7 +332,7 @@ impl Keyspace {
         }
     }
 
-    /// All keys of `database` are about to go, or to be exchanged for those of `other`.
+    /// All keys of `database` are about to be removed, or exchanged for those of `other`.
     #[cold]
     fn tell_exchange(&mut self, number: u8, other: Option<u8>) {
         let Keyspace { audience, database, selected, resting, now_ms, .. } = self;
@@ -344,7 +346,7 @@ impl Keyspace {
         lost.iter().for_each(|key| audience.signal(number, key));
     }
 
-    /// Looks through all keys of a database that somebody waits for.
+    /// Marks all waited-for keys of a database as ready.
     #[cold]
     fn signal_all(&mut self, number: u8) {
         let is_there = |key: &&[u8]| self.database(number).has(key);
@@ -352,15 +354,14 @@ impl Keyspace {
         keys.iter().for_each(|key| self.audience.signal(number, key));
     }
 
-    /// True if there was such a key.
+    /// Returns true if the key existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         let Some((value, _)) = self.take(key) else { return false };
         self.discard(value);
         true
     }
 
-    /// As [`Keyspace::remove`], but a key that is over counts as one that is there: so do the commands that empty their
-    /// target.
+    /// As [`Keyspace::remove`], but an expired key counts as an existing one. Commands that empty their target need this.
     pub(crate) fn delete(&mut self, key: &[u8]) -> bool {
         self.expire_overdue();
         let taken = self.take_hashed(self.database.entries.hash(key), key);
@@ -391,17 +392,17 @@ impl Keyspace {
         self.find(key).map(|entry| (entry.value.copied(seed), entry.expires_at))
     }
 
-    /// An empty collection for a result that is put together before it is stored.
+    /// An empty collection for a result that is built before it is stored.
     pub(crate) fn empty<K: Kind>(&self) -> K {
         K::empty(self.seed)
     }
 
-    /// A generator for a closure that changes a value while the keyspace is borrowed.
+    /// A random generator for a closure that changes a value while the keyspace is borrowed.
     pub(crate) fn fork_prng(&mut self) -> Prng {
         Prng::new(self.prng.next_u64())
     }
 
-    /// Makes `key` look as if it was not used for so long.
+    /// Sets the idle time of `key`.
     pub(crate) fn set_idle(&mut self, key: &[u8], idle_s: u64) {
         let clock = (self.now_ms.saturating_sub(idle_s.saturating_mul(1_000)) / CLOCK_MS) as u32;
         let hash = self.database.entries.hash(key);
@@ -410,7 +411,7 @@ impl Keyspace {
         }
     }
 
-    /// How long `entry` was not used, in milliseconds.
+    /// Idle time of `entry` in milliseconds.
     pub(crate) fn idle_ms(&self, entry: &Entry) -> u64 {
         u64::from(self.clock().wrapping_sub(entry.touched)) * CLOCK_MS
     }
@@ -421,7 +422,7 @@ impl Keyspace {
         live.map(|entry| (&*entry.key, &entry.value))
     }
 
-    /// Walks the keys; see [`Table::scan`]. Those that are wanted and over are removed, as by [`Keyspace::peek`].
+    /// Walks the keys; see [`Table::scan`]. Expired keys that match are removed, as by [`Keyspace::peek`].
     pub(crate) fn scan<'k>(
         &'k self,
         cursor: u64,
@@ -446,11 +447,11 @@ impl Keyspace {
             }
             self.expire(self.database.entries.hash(&key), &key);
         }
-        // Expired keys come first in the index, so what is left of them is not worth more tries.
+        // Expired keys come first in the index, so more draws would not help.
         self.iter().next().map(|(key, _)| key.into())
     }
 
-    /// Removes all keys of the selected database. They are freed later.
+    /// Removes all keys of the selected database and frees them later.
     pub(crate) fn clear(&mut self) {
         if self.database.len() == 0 {
             return;
@@ -471,7 +472,7 @@ impl Keyspace {
         }
     }
 
-    /// Removes one key whose time is over. False if there is none in any database. Its database is selected then.
+    /// Removes one expired key, in any database, and selects its database. Returns false if there is none.
     pub(crate) fn expire_one(&mut self) -> bool {
         if !self.database.is_due(self.now_ms) {
             let due = self.databases().find(|(_, database)| database.is_due(self.now_ms));
@@ -486,7 +487,7 @@ impl Keyspace {
         true
     }
 
-    /// Frees about a hundred elements of what is garbage. False if there is none.
+    /// Frees about a hundred elements of garbage. Returns false if there is none.
     pub(crate) fn free_step(&mut self) -> bool {
         let Some(garbage) = self.garbage.pop() else { return false };
         match garbage {
@@ -517,7 +518,7 @@ impl Keyspace {
         true
     }
 
-    /// Removes the key that `policy` chooses among all databases. False if there is none that may go.
+    /// Removes the key that `policy` chooses among all databases. Returns false if no key may be evicted.
     pub(crate) fn evict_one(&mut self, policy: EvictionPolicy) -> bool {
         let Some((number, key)) = self.choose_victim(policy) else { return false };
         self.evicted_from = number;
@@ -529,7 +530,7 @@ impl Keyspace {
         true
     }
 
-    /// Each database that has keys proposes one. Where chance chooses, it is the next database's turn.
+    /// Each database that has keys proposes one. With a random policy, the databases take turns.
     fn choose_victim(&mut self, policy: EvictionPolicy) -> Option<(u8, Box<[u8]>)> {
         let clock = self.clock();
         let mut chosen: Option<(u8, &Entry)> = None;
@@ -545,11 +546,11 @@ impl Keyspace {
         chosen.map(|(number, entry)| (number, entry.key.clone()))
     }
 
-    /// The hash of `key`, which is not expired any more: if it was, it is gone.
+    /// The hash of `key`. If the key has expired, it is removed.
     #[inline]
     fn live_hash(&mut self, key: &[u8]) -> u64 {
         let hash = self.database.entries.hash(key);
-        // Two look-ups instead of one, but only where anything expires at all.
+        // Two look-ups instead of one, but only if the database has keys that expire.
         if !self.database.expiries.is_empty()
             && self.database.entries.find(hash, key).is_some_and(|entry| entry.expires_at < self.now_ms)
         {
@@ -595,14 +596,14 @@ impl Keyspace {
     }
 }
 
-/// Grain of the time of last use: 32 bits of it last for eight years.
+/// Unit of the time of last use: 32 bits last for eight years.
 const CLOCK_MS: u64 = 64;
 
-/// A value of more elements is freed in steps: so many take some ten microseconds.
+/// A larger value is freed in steps. To free this many elements takes some ten microseconds.
 pub(crate) const ELEMENTS_AT_ONCE_MAX: usize = 256;
 const EXPIRIES_PER_STEP: usize = 200;
 
-/// Redis tries as often to find a key that is not expired.
+/// Redis tries as often to find a key that has not expired.
 const RANDOM_KEY_TRIES: usize = 100;
 
 #[cfg(test)]
@@ -613,7 +614,7 @@ mod tests {
         Value::Text(bytes.to_vec())
     }
 
-    /// What the account should say.
+    /// The expected value of the account.
     fn memory_counted(keyspace: &Keyspace) -> usize {
         keyspace.database.entries.iter().map(Entry::memory).sum()
     }

@@ -27,8 +27,8 @@
 //! commands, `values/` one for each kind of value, `formats/` the forms that values have outside (Redis's dumps), `keyspace.rs`
 //! expiry, eviction and the account of memory.
 //!
-//! Every command that changes a key says so once, to `audience.rs`: for clients that watch the key, that wait for it, or that
-//! listen to notifications. `waiting.rs` collects what they are told. It lies ready after the request as [`Delivery`].
+//! Every command that changes a key reports it once, to `audience.rs`: for clients that watch the key, wait for it, or listen
+//! to notifications. `waiting.rs` collects their replies and pushes. After the request they are ready as [`Delivery`].
 //!
 //! **Must not know** the proxy, IO, a clock or a thread: time is an argument, randomness comes from the seed, and nothing is kept
 //! at exit. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's

@@ -1,5 +1,5 @@
-//! The bounds of the store and what its account of memory assumes, for docs/store.md: from the constants that the code
-//! uses, so that the page says what is true.
+//! The bounds of the store and the assumptions of its account of memory, for docs/store.md. They come from the constants that
+//! the code uses, so the page cannot differ from them.
 
 use crate::commands::{scan, sets};
 use crate::values::{hash, list, set, text, value, zset};
@@ -8,15 +8,15 @@ use crate::{database, keyspace, store, table};
 /// A line of the reference page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// What is bounded, or what is counted.
+    /// Subject of the bound or of the cost.
     pub what: &'static str,
-    /// How much it is, with its unit.
+    /// Size of the bound or of the cost, with its unit.
     pub much: String,
-    /// What happens there, or why.
+    /// Behaviour at the bound, or the reason.
     pub then: &'static str,
 }
 
-/// What is bounded, and then what the account of memory counts.
+/// The bounds, and then the costs that the account of memory assumes.
 pub fn limits() -> [Vec<Limit>; 2] {
     [bounds(), costs()]
 }

@@ -1,18 +1,18 @@
-//! What is evicted when memory is full.
+//! Eviction policies for full memory.
 
 use std::str::FromStr;
 
-/// Redis's `maxmemory-policy`. What chooses by age looks at five entries and takes the oldest, as Redis does.
+/// Redis's `maxmemory-policy`. A policy that goes by age draws five entries and evicts the oldest, as Redis does.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EvictionPolicy {
-    /// Nothing: commands that need memory are refused. For data that must not vanish.
+    /// Evicts nothing: commands that need memory are refused. For data that must not vanish.
     #[default]
     NoEviction,
     /// Any key.
     AllKeysRandom,
     /// Any key that expires.
     VolatileRandom,
-    /// The key that was not used for longest: the choice for a cache.
+    /// The key with the longest idle time: the choice for a cache.
     AllKeysLru,
     /// The same among keys that expire.
     VolatileLru,
@@ -31,12 +31,12 @@ impl EvictionPolicy {
         NAMES.iter().find(|(_, policy)| *policy == self).map_or("", |(name, _)| name)
     }
 
-    /// What each policy is called, as [`EvictionPolicy::from_str`] reads it.
+    /// The names of all policies, as [`EvictionPolicy::from_str`] reads them.
     pub fn names() -> impl Iterator<Item = &'static str> {
         NAMES.iter().map(|(name, _)| *name)
     }
 
-    /// Whether only keys that expire may go.
+    /// Whether the policy evicts only keys that expire.
     pub(crate) fn is_volatile(self) -> bool {
         matches!(
             self,
@@ -45,7 +45,7 @@ impl EvictionPolicy {
     }
 }
 
-/// A name that is none of Redis's policies, or one that the store does not have (`allkeys-lfu`, `volatile-lfu`).
+/// An unknown name, or a policy that the store does not have (`allkeys-lfu`, `volatile-lfu`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct UnknownPolicy(pub String);
 

@@ -1,14 +1,14 @@
-//! Writing replies, each in the protocol that its reader chose with HELLO.
+//! Writer of replies, in the protocol that the connection chose with HELLO.
 //!
-//! What RESP3 has a type for and RESP2 has not is written as Redis 7.0 writes it: a map is an array of twice the length,
-//! a set an array, a double or a verbatim text a bulk, and there are two kinds of nil.
+//! Types that RESP2 lacks are written as Redis 7.0 writes them. A map becomes an array of twice the length, a set an array, a
+//! double or a verbatim text a bulk. There are two kinds of nil.
 
 use resp::encode;
 
 use crate::error::Error;
 use crate::formats::double;
 
-/// A reply that is being written.
+/// A reply under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
@@ -16,7 +16,7 @@ pub(crate) struct Reply {
 }
 
 impl Reply {
-    /// Writes behind what is in `bytes`.
+    /// A reply that is appended to `bytes`.
     #[inline]
     pub(crate) fn new(bytes: Vec<u8>, is_resp3: bool) -> Reply {
         Reply { bytes, is_resp3 }
@@ -27,7 +27,7 @@ impl Reply {
         self.bytes
     }
 
-    /// An empty one for the same reader: for what is put together before its header is known.
+    /// An empty reply in the same protocol, for items whose header is known only at the end.
     pub(crate) fn part(&self) -> Reply {
         Reply { bytes: Vec::new(), is_resp3: self.is_resp3 }
     }
@@ -42,7 +42,7 @@ impl Reply {
         self.bytes.len()
     }
 
-    /// Takes back what was written after the reply was so long.
+    /// Removes all bytes behind the first `len`.
     pub(crate) fn truncate(&mut self, len: usize) {
         self.bytes.truncate(len);
     }
@@ -67,13 +67,13 @@ impl Reply {
         error.write(&mut self.bytes);
     }
 
-    /// The nil of replies that are bulks otherwise.
+    /// The nil of replies that are otherwise bulks.
     #[inline]
     pub(crate) fn nil(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"$-1\r\n" });
     }
 
-    /// The nil of replies that are arrays otherwise.
+    /// The nil of replies that are otherwise arrays.
     pub(crate) fn nil_array(&mut self) {
         self.bytes.extend_from_slice(if self.is_resp3 { b"_\r\n" } else { b"*-1\r\n" });
     }
@@ -91,7 +91,7 @@ impl Reply {
         encode::array_header(&mut self.bytes, len);
     }
 
-    /// The header of a map of so many pairs.
+    /// The header of a map with this number of pairs.
     pub(crate) fn map(&mut self, pairs: usize) {
         let in_resp2 = 2 * pairs;
         self.header(b'%', pairs, in_resp2);
@@ -101,13 +101,13 @@ impl Reply {
         self.header(b'~', len, len);
     }
 
-    /// The header of what is sent to a reader who did not ask.
+    /// The header of a push, which is no reply to a request.
     pub(crate) fn push(&mut self, len: usize) {
         self.header(b'>', len, len);
     }
 
-    /// The header of a list of pairs, which stand one behind the other in RESP2 and are arrays in RESP3.
-    /// [`Reply::pair`] goes before each.
+    /// The header of a list of pairs, which is flat in RESP2 and has an array for each pair in RESP3. Call [`Reply::pair`]
+    /// before each pair.
     pub(crate) fn pairs(&mut self, pairs: usize) {
         self.array(if self.is_resp3 { pairs } else { 2 * pairs });
     }
@@ -118,8 +118,7 @@ impl Reply {
         }
     }
 
-    /// The header of names with what belongs to them, which is an array of arrays in RESP2 and a map in RESP3.
-    /// [`Reply::named`] goes before each.
+    /// The header of a list of named values: an array of arrays in RESP2, a map in RESP3. Call [`Reply::named`] before each.
     pub(crate) fn named_list(&mut self, len: usize) {
         self.header(b'%', len, len);
     }
@@ -145,7 +144,7 @@ impl Reply {
         double::write_bulk(&mut self.bytes, value);
     }
 
-    /// A double whose text Redis makes in a way of its own.
+    /// A double whose text has a format of its own in Redis.
     pub(crate) fn double_as(&mut self, text: &[u8]) {
         if self.is_resp3 {
             self.bytes.push(b',');

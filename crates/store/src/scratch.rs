@@ -1,5 +1,5 @@
-//! A keyspace for one command: values that live on several nodes are brought together in it, the command runs, and what
-//! came of them is taken out again. Nothing in it outlives the command.
+//! A keyspace for one command. Values from several nodes are copied into it, the command runs, and the results are taken out
+//! again. Nothing in it outlives the command.
 
 use command::Evaluator;
 use resp::Request;
@@ -10,7 +10,7 @@ use crate::database::NEVER;
 use crate::store::{Store, StoreSettings};
 use crate::values::value::Value;
 
-/// Values that were brought together.
+/// Copied values of several nodes.
 pub struct Scratch {
     store: Store,
     caller: CallerId,
@@ -18,8 +18,8 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// An empty one, at unix time `now_ms` in milliseconds, which is the time of all that happens in it. `seed` is as
-    /// that of [`StoreSettings`].
+    /// An empty one, at unix time `now_ms` in milliseconds, which is the time of all its operations. `seed` is as in
+    /// [`StoreSettings`].
     pub fn new(seed: u64, now_ms: u64) -> Scratch {
         let mut store = Store::new(StoreSettings { seed, ..StoreSettings::default() });
         store.keyspace.now_ms = now_ms;
@@ -27,7 +27,7 @@ impl Scratch {
         Scratch { store, caller, now_ms }
     }
 
-    /// The same, for those who know only the trait.
+    /// An empty one behind the trait, for callers that know no store.
     pub fn boxed(seed: u64, now_ms: u64) -> Box<dyn Evaluator> {
         Box::new(Scratch::new(seed, now_ms))
     }
@@ -41,7 +41,7 @@ impl Scratch {
 }
 
 impl Evaluator for Scratch {
-    // Where RESTORE must be as Redis 7.0's, this also takes what Redis 7.2 and Valkey up to 8 write.
+    // Also accepts payloads of Redis 7.2 and Valkey up to 8, which the RESTORE command must refuse as Redis 7.0 does.
     fn load(&mut self, key: &[u8], payload: &[u8], expires_at_ms: Option<u64>) -> bool {
         let Some(value) = dump::read(payload, dump::NEWEST_VERSION_READ, &self.store.keyspace) else {
             return false;
@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn sets_and_streams_of_redis_7_2_are_read() {
-        // A set as a listpack, in the version of dumps that Redis 7.2 brought.
+        // A set as a listpack, in the version of dumps that Redis 7.2 introduced.
         let payload = b"\x14\x0f\x0f\x00\x00\x00\x03\x00\x81a\x02\x81b\x02\x01\x01\xff";
         let mut versioned = payload.to_vec();
         versioned.extend_from_slice(&11_u16.to_le_bytes());

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-/// What happened since the store began.
+/// Counts since the store began.
 #[derive(Default)]
 pub(crate) struct Stats {
     pub(crate) requests: u64,
@@ -11,12 +11,12 @@ pub(crate) struct Stats {
     /// Cells, because commands that look at several keys at once only borrow the keyspace.
     hits: Cell<u64>,
     misses: Cell<u64>,
-    /// Whether the command that runs is one whose look-ups count.
+    /// Whether look-ups of the running command count.
     reads: bool,
 }
 
 impl Stats {
-    /// A request begins.
+    /// Called when a request begins.
     #[inline]
     pub(crate) fn begin(&mut self, reads: bool) {
         self.requests += 1;
@@ -28,7 +28,7 @@ impl Stats {
         self.reads = reads;
     }
 
-    /// Counts what a look-up found, or that it found nothing, and hands it on.
+    /// Counts a look-up as a hit or a miss and returns `found`.
     #[inline]
     pub(crate) fn looked_up<T>(&self, found: Option<T>) -> Option<T> {
         if self.reads {

@@ -14,23 +14,23 @@ use crate::policy::EvictionPolicy;
 use crate::replies::Reply;
 use crate::waiting::Delivery;
 
-/// How a store begins.
+/// Settings of a new store.
 #[derive(Clone, Debug, Default)]
 pub struct StoreSettings {
-    /// Determines hashes and every random choice. A store that serves strangers needs one that they cannot know:
-    /// otherwise they can choose keys whose hashes collide.
+    /// Seed of hashes and of every random choice. A store that serves strangers needs one that they cannot know: otherwise they
+    /// can choose keys whose hashes collide.
     pub seed: u64,
-    /// Bytes of keys and values by the store's own account, at which it evicts or refuses. The account includes what
-    /// tables and the allocator add, by estimate; a single request may exceed it by its own size.
+    /// Bytes of keys and values by the store's own account, at which it evicts or refuses. The account estimates what tables
+    /// and the allocator add. A single request may exceed the limit by its own size.
     pub memory_max: Option<usize>,
-    /// What goes when memory is full.
+    /// Eviction policy for full memory.
     pub policy: EvictionPolicy,
 }
 
-/// What [`Store::run`] did.
+/// Result of [`Store::run`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ran {
-    /// The reply is there.
+    /// The reply was appended.
     Answered,
     /// The reply comes later, as a [`Delivery`]. No other request of this connection may run before it.
     Waits,
@@ -41,9 +41,9 @@ pub struct Store {
     pub(crate) keyspace: Keyspace,
     pub(crate) callers: Callers,
     pub(crate) channels: Channels,
-    /// What other connections are still to be given.
+    /// Replies and pushes for other connections.
     pub(crate) deliveries: VecDeque<Delivery>,
-    /// EXEC runs what was queued: nobody can wait.
+    /// EXEC runs queued requests: none of them can wait.
     pub(crate) is_in_transaction: bool,
     index: Index,
 }
@@ -69,7 +69,7 @@ impl Store {
         self.callers.admit()
     }
 
-    /// A connection has ended: what it left behind goes with it.
+    /// Ends a connection and its subscriptions, watches and waits.
     pub fn dismiss(&mut self, caller: CallerId) {
         if self.callers.find(caller).is_some() {
             connection::leave(self, caller);
@@ -77,12 +77,12 @@ impl Store {
         }
     }
 
-    /// Runs one request of `caller` at unix time `now_ms`, in milliseconds, and appends its reply, in the protocol that the
-    /// caller chose with HELLO; or none, if the caller has to wait for it. Others may have got something as well: see
-    /// [`Store::next_delivery`]. Nothing happens if the connection has ended, or waits already.
+    /// Runs one request of `caller` at unix time `now_ms`, in milliseconds. Its reply is appended in the protocol that the
+    /// caller chose with HELLO, or comes later if the caller has to wait. Other connections may get replies and pushes as well:
+    /// see [`Store::next_delivery`]. Nothing happens if the connection has ended or already waits.
     ///
-    /// A request that fails changes nothing, except for PFADD on a value that is corrupt: what it added before it met
-    /// the fault stays, as in Redis. Time should not run backwards; if it does, keys merely live longer.
+    /// A request that fails changes nothing. The exception is PFADD on a corrupt value: as in Redis, elements that it added
+    /// before the fault stay. If time runs backwards, keys live longer.
     pub fn run(&mut self, caller: CallerId, request: &Request<'_>, now_ms: u64, out: &mut Vec<u8>) -> Ran {
         let Some(state) = self.callers.find(caller) else { return Ran::Answered };
         let is_plain = state.extras.is_none();
@@ -92,7 +92,7 @@ impl Store {
         self.keyspace.now_ms = now_ms;
         self.keyspace.select(state.database);
         let mut reply = Reply::new(std::mem::take(out), state.is_resp3);
-        // A little of what is to be freed with every request, so that garbage cannot grow without end.
+        // Every request frees a little garbage, so that garbage cannot grow without end.
         self.keyspace.free_step();
         let start = reply.len();
         let done = if is_plain {
@@ -110,15 +110,15 @@ impl Store {
         ran
     }
 
-    /// The end of a request in which others may be interested, or whose caller waits.
+    /// Ends a request that other connections may observe, or whose caller waits.
     #[cold]
     fn finish(&mut self, caller: CallerId, reply: &mut Reply) -> Ran {
         self.tell_audience(Some((caller, reply)));
         if self.callers.wait_for(caller).is_some() { Ran::Waits } else { Ran::Answered }
     }
 
-    /// What another connection is to be given: ask after every [`Store::run`] and [`Store::work`] until there is nothing.
-    /// The order is the one in which it happened.
+    /// The next replies or pushes for another connection, in the order of their causes. Call it after every [`Store::run`] and
+    /// [`Store::work`] until it returns `None`.
     pub fn next_delivery(&mut self) -> Option<Delivery> {
         if self.deliveries.is_empty() {
             self.tell_trackers();
@@ -126,20 +126,19 @@ impl Store {
         self.deliveries.pop_front()
     }
 
-    /// The unix time in milliseconds at which somebody has waited long enough, and [`Store::work`] should be called.
+    /// The unix time in milliseconds at which the next wait ends. [`Store::work`] should be called then.
     pub fn next_deadline(&self) -> Option<u64> {
         self.callers.next_deadline()
     }
 
-    /// The clock behind `now_ms` was set by `step_ms`. Keys expire at a time of day, and so earlier or later; waits last as long
-    /// as was said.
+    /// Adjusts waits after the clock behind `now_ms` was set by `step_ms`. Waits keep their duration. Keys expire at a time of
+    /// day, and so earlier or later.
     pub fn shift_waits(&mut self, step_ms: i64) {
         self.callers.shift_deadlines(step_ms);
     }
 
-    /// A bounded piece of housekeeping, some hundred microseconds at most: removes keys whose time is over, frees what
-    /// is left of big values, makes room. Call it between requests, say a hundred times a second. True if there is
-    /// more to do.
+    /// A bounded piece of housekeeping, some hundred microseconds at most. It removes expired keys, frees garbage and evicts.
+    /// Call it between requests, about a hundred times a second. Returns true if there is more to do.
     pub fn work(&mut self, now_ms: u64) -> bool {
         self.keyspace.now_ms = now_ms;
         self.end_waits(now_ms);
@@ -152,12 +151,12 @@ impl Store {
         !(expired_all && freed_all && has_room)
     }
 
-    /// Bytes by the store's own account, those included that are still to be freed.
+    /// Bytes by the store's own account, with garbage that was not freed yet.
     pub fn memory_used(&self) -> usize {
         self.keyspace.memory_used()
     }
 
-    /// Keys of all databases, those included that expired and were not removed yet.
+    /// Keys of all databases, with expired ones that were not removed yet.
     pub fn len(&self) -> usize {
         self.keyspace.len_of_all()
     }
@@ -167,8 +166,7 @@ impl Store {
         self.len() == 0
     }
 
-    /// Runs a request of a connection that has no extras.
-    // The way of nearly all requests, and called from one place.
+    /// Runs a request of a connection that has no extras. Nearly all requests take this path, so it has a single caller.
     #[inline(always)]
     fn dispatch(&mut self, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Result<(), Error> {
         let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
@@ -200,7 +198,7 @@ impl Store {
                 out.simple(b"QUEUED");
                 Ok(())
             }
-            // EXEC that cannot even begin ends the transaction; any other request breaks it.
+            // An EXEC that cannot begin ends the transaction; any other invalid request breaks it.
             Err(error) if request.arg(0).eq_ignore_ascii_case(b"exec") => {
                 transactions::abandon(self, caller);
                 Err(Error::exec_aborted_by(&error))
@@ -213,7 +211,7 @@ impl Store {
         }
     }
 
-    /// Whether a request may run, and now: false if it is queued.
+    /// Whether a request may run now. False if it is queued.
     fn admit_request(&mut self, caller: CallerId, request: &Request<'_>) -> Result<bool, Error> {
         let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
         if !row.arity_fits(request.len()) {
@@ -226,7 +224,7 @@ impl Store {
         let is_queued = queued.is_some() && !row.is_never_queued();
         let (index, is_exec) = (&self.index, row.is_exec());
         let grows = |queued: &Queued| index.find(queued.request().arg(0)).is_some_and(|row| row.grows);
-        // All that is queued needs room, and EXEC if a part of it does.
+        // To queue a request needs room. EXEC needs room if a queued request does.
         let needs_room = row.grows
             || is_queued
             || (is_exec && queued.is_some_and(|transaction| transaction.requests.iter().any(grows)));
@@ -239,7 +237,7 @@ impl Store {
         Ok(!is_queued)
     }
 
-    /// Runs a request that was looked at before.
+    /// Runs a request whose name and arity were checked.
     pub(crate) fn execute(
         &mut self,
         caller: CallerId,
@@ -251,7 +249,7 @@ impl Store {
         self.run_row(row, caller, request, out)
     }
 
-    /// Runs a request of which everything was checked that is the same for all commands.
+    /// Runs a request after all checks that are common to all commands.
     #[inline(always)]
     fn run_row(
         &mut self,
@@ -268,8 +266,8 @@ impl Store {
         done
     }
 
-    /// Frees and evicts until memory is below its limit. False if nothing more may go, or `effort` is used up: then a
-    /// request is refused rather than that it waits, and the next one finds more room.
+    /// Frees and evicts until memory is below its limit. Returns false if no key may be evicted, or `effort` is used up. The
+    /// request is then refused instead of delayed, and the next one finds more room.
     #[inline]
     fn make_room(&mut self, effort: usize) -> bool {
         let mut effort = effort;
@@ -287,14 +285,14 @@ impl Store {
 /// Keys that one call of [`Store::work`] expires: some hundred microseconds.
 pub(crate) const EXPIRED_PER_WORK: usize = 200;
 
-/// Steps of freeing in one call of [`Store::work`], each a hundred elements.
+/// Steps of freeing in one call of [`Store::work`], each of a hundred elements.
 const STEPS_PER_WORK: usize = 8;
 
-/// Keys that are evicted at once: a microsecond each when they are not in the cache.
+/// Keys that one request evicts: a microsecond each when they are not in the cache.
 const EVICTED_PER_WORK: usize = 100;
 pub(crate) const EVICTED_PER_REQUEST: usize = 1_000;
 
-/// A step of freeing counts as so many evictions.
+/// Cost of a step of freeing, in evictions.
 const STEP_EFFORT: usize = 20;
 
 #[cfg(test)]

@@ -4,10 +4,11 @@
 //! order of a key (48 bits of its hash) ─ first `depth` bits ─► directory ─► segment: a small hash table
 //! ```
 //!
-//! A segment holds the keys of one interval of orders. When it is full it is split in the middle of its interval;
-//! neighbours do not notice. A scan walks the orders upwards, and because an entry's order never changes it meets every
-//! entry that stays, exactly once, however much the table grows in between. The table never merges segments again,
-//! except when it becomes empty.
+//! A segment holds the keys of one interval of orders. When it is full it is split in the middle of its interval; its
+//! neighbours do not change.
+//!
+//! A scan walks the orders upwards. An entry's order never changes, so the scan meets every entry that stays, exactly once,
+//! even if the table grows in between. The table merges no segments, except when it becomes empty.
 
 use std::hash::{BuildHasher, Hasher};
 
@@ -15,7 +16,7 @@ use foldhash::quality::FixedState;
 use hashbrown::HashTable;
 use stdx::Prng;
 
-/// What a table finds by its key.
+/// An entry that a table finds by its key.
 pub(crate) trait Keyed {
     /// The bytes that are hashed and compared.
     fn key(&self) -> &[u8];
@@ -34,14 +35,14 @@ pub(crate) struct Table<E> {
 
 struct Segment<E> {
     entries: HashTable<E>,
-    /// Leading bits of the order that all its keys have in common.
+    /// Number of leading bits of the order that all its keys share.
     depth: u32,
     /// Lowest order of its interval.
     first: u64,
 }
 
 impl<E: Keyed> Table<E> {
-    /// An empty table, which costs nothing until something is put in.
+    /// An empty table. It allocates nothing before the first entry.
     pub(crate) fn new(seed: u64) -> Table<E> {
         Table {
             hasher: FixedState::with_seed(seed),
@@ -56,7 +57,7 @@ impl<E: Keyed> Table<E> {
         self.len
     }
 
-    /// What the other calls want to know about a key.
+    /// The hash of a key, as the other methods take it.
     #[inline]
     pub(crate) fn hash(&self, key: &[u8]) -> u64 {
         hash_of(&self.hasher, key)
@@ -79,7 +80,7 @@ impl<E: Keyed> Table<E> {
         entries.find(hash, |entry| self.hash(entry.key()) == hash && is_it(entry))
     }
 
-    /// Puts in an entry whose key is not there yet.
+    /// Inserts an entry whose key is not in the table.
     pub(crate) fn insert(&mut self, hash: u64, entry: E) {
         if self.segments.is_empty() {
             self.segments.push(Segment { entries: HashTable::new(), depth: 0, first: 0 });
@@ -105,7 +106,7 @@ impl<E: Keyed> Table<E> {
         Some(entry)
     }
 
-    /// All entries, in no order that means anything.
+    /// All entries in no particular order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &E> {
         self.segments.iter().flat_map(|segment| segment.entries.iter())
     }
@@ -132,11 +133,11 @@ impl<E: Keyed> Table<E> {
         segment.entries.iter().nth(prng.below(segment.entries.len() as u64) as usize)
     }
 
-    /// Shows about `count` entries from `cursor` on (0 to begin) to `found` and gives the cursor of the rest, 0 at the
-    /// end. Cursors are below 2^48.
+    /// Passes about `count` entries from `cursor` on (0 to begin) to `found`. Returns the cursor of the rest, 0 at the end.
+    /// Cursors are below 2^48.
     pub(crate) fn scan<'e>(&'e self, cursor: u64, count: usize, mut found: impl FnMut(&'e E)) -> u64 {
         let (mut cursor, mut left) = (cursor, count);
-        // Redis looks at ten empty places for each entry that was asked for, then gives an early reply.
+        // Redis looks at ten empty places for each wanted entry, and then returns early.
         for _ in 0..count.saturating_mul(10) {
             let Some(segment) = self.segments.get(self.segment_at(cursor)).filter(|_| cursor < ORDERS) else {
                 return 0;
@@ -167,7 +168,7 @@ impl<E: Keyed> Table<E> {
         if cursor < ORDERS { cursor } else { 0 }
     }
 
-    /// Takes out one segment's entries, for a table that is being thrown away and is good for nothing else any more.
+    /// Takes out one segment's entries. The table can only be freed afterwards.
     pub(crate) fn dismantle(&mut self) -> Option<impl Iterator<Item = E> + use<E>> {
         let segment = self.segments.pop()?;
         self.len -= segment.entries.len();
@@ -244,7 +245,7 @@ fn hash_of(hasher: &FixedState, key: &[u8]) -> u64 {
     hasher.finish()
 }
 
-/// The place of a hash in the order of scans: the bits that the table within a segment does not use (it takes the
+/// The position of a hash in the order of scans. It uses the bits that the table within a segment does not (that takes the
 /// highest seven and the lowest eight).
 #[inline]
 fn order(hash: u64) -> u64 {
@@ -255,19 +256,19 @@ fn order(hash: u64) -> u64 {
 const ORDER_BITS: u32 = 48;
 const ORDERS: u64 = 1 << ORDER_BITS;
 
-/// Entries at which a segment is split: what 256 places hold. Moving so many takes a few dozen microseconds when all of
+/// Entries at which a segment is split: the capacity of 256 places. To move them takes a few dozen microseconds when all of
 /// them miss the cache.
 pub(crate) const SEGMENT_ENTRIES_MAX: usize = 224;
 const SEGMENT_PLACES: usize = 256;
 
-/// 2^24 segments of 112 to 224 entries: above two billion entries segments simply grow. Nobody can force it, because
-/// the seed is not known.
+/// 2^24 segments of 112 to 224 entries: above two billion entries segments grow beyond this. Clients cannot force it, because
+/// the seed is secret.
 const DEPTH_MAX: u32 = 24;
 
-/// A segment gives memory back when less than one place in so many is used.
+/// A segment shrinks when less than one place in eight is used.
 const SHRINK_BELOW: usize = 8;
 
-/// Draws of a random entry before we take the next best. At a quarter full, one draw in 10^8 comes so far.
+/// Draws of a random entry before the next best is taken. At a quarter full, one draw in 10^8 reaches this limit.
 const RANDOM_TRIES: usize = 64;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What the unit tests of commands share: a store that is spoken to in lines.
+//! Shared parts of the commands' unit tests: a store that takes requests as lines.
 
 use resp::{Request, Span, encode};
 
@@ -29,14 +29,14 @@ impl World {
         String::from_utf8_lossy(&self.run(caller, &words)).trim_end().replace("\r\n", " ")
     }
 
-    /// What other connections were given since the last look, in order.
+    /// Deliveries to other connections since the last call, in order.
     pub(crate) fn delivered(&mut self) -> Vec<(CallerId, String)> {
         let next = || self.store.next_delivery();
         let shown = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim_end().replace("\r\n", " ");
         std::iter::from_fn(next).map(|delivery| (delivery.to, shown(&delivery.bytes))).collect()
     }
 
-    /// The reply as it is.
+    /// The unchanged reply.
     pub(crate) fn ask_raw(&mut self, words: &[&[u8]]) -> Vec<u8> {
         self.run(self.caller, words)
     }

@@ -1,4 +1,4 @@
-//! What keys can hold: data without names, times or replies.
+//! Values of keys: data without names, times or replies.
 
 pub(crate) mod group;
 pub(crate) mod hash;

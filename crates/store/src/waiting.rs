@@ -1,4 +1,4 @@
-//! Those who wait, and what others are told: who is served when a key is ready, whose time is over, who gets a message.
+//! Waiting connections and deliveries: service when a key is ready, timeouts, messages.
 //!
 //! ```text
 //! a request ─► keys change ─► Audience: ready keys, events
@@ -17,18 +17,18 @@ use crate::replies::Reply;
 use crate::store::Store;
 use crate::values::value::Value;
 
-/// Bytes for a connection that did not just ask for them.
+/// Bytes for a connection other than the one whose request runs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delivery {
     /// Which connection.
     pub to: CallerId,
     /// Replies or pushes, whole ones.
     pub bytes: Vec<u8>,
-    /// They answer what it waited for: its next requests can be run.
+    /// The bytes answer its wait: its next requests can run.
     pub ends_wait: bool,
 }
 
-/// Which waiters a ready key is for.
+/// Waiters that a ready key can serve.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Type {
     List,
@@ -58,11 +58,10 @@ impl Type {
 }
 
 impl Store {
-    /// Serves those who wait for keys that are ready now, and tells of what happened. `out`: what `running`, whose request
-    /// it was, is answered.
+    /// Serves the waiters of ready keys and reports events. `out` takes the bytes for `running`, whose request it was.
     #[cold]
     pub(crate) fn tell_audience(&mut self, mut running: Option<(CallerId, &mut Reply)>) {
-        // To serve one may make another key ready.
+        // To serve one waiter may make another key ready.
         while let Some((database, key)) = self.keyspace.audience.next_ready() {
             self.keyspace.select(database);
             self.keyspace.stats.count(false);
@@ -83,7 +82,7 @@ impl Store {
         }
     }
 
-    /// Serves those who wait for `key` in the database that is selected, from the front of its queue.
+    /// Serves the waiters of `key` in the selected database, from the front of its queue.
     fn serve(&mut self, key: &[u8]) {
         match Type::of(self.keyspace.glance(key)) {
             Type::Stream => self.serve_readers(key),
@@ -94,7 +93,7 @@ impl Store {
         }
     }
 
-    /// One takes what the next one then does not get.
+    /// Serves waiters one after the other: each takes elements that the next does not get.
     fn serve_in_turn(&mut self, key: &[u8], kind: Type) {
         let database = self.keyspace.selected();
         let len = self.keyspace.audience.queue(database, key).map_or(0, |queue| queue.len());
@@ -103,7 +102,7 @@ impl Store {
             let Some(&caller) = queue.front() else { return };
             let is_for_them = self.callers.wait_for(caller).is_some_and(|wait| kind.is_of(&wait.wanted));
             if !is_for_them {
-                // As Redis: who waits for something else goes to the end, out of the way.
+                // As in Redis, a waiter that needs another type moves to the end of the queue.
                 queue.rotate_left(1);
                 continue;
             }
@@ -126,7 +125,7 @@ impl Store {
         }
     }
 
-    /// Those who wait for entries as members of a group are told that the stream is gone.
+    /// Sends an error to waiting members of the group: the stream no longer exists.
     fn turn_members_away(&mut self, key: &[u8]) {
         let database = self.keyspace.selected();
         let queue = self.keyspace.audience.queue(database, key).map(|queue| queue.clone());
@@ -137,7 +136,7 @@ impl Store {
         }
     }
 
-    /// Gives one who waits what is there. An error ends the wait too.
+    /// Serves one waiter. An error ends its wait too.
     fn serve_one(&mut self, caller: CallerId, key: &[u8]) {
         let Some(state) = self.callers.find(caller) else { return };
         let mut out = Reply::new(Vec::new(), state.is_resp3);
@@ -154,7 +153,7 @@ impl Store {
         self.answer_wait(caller, |reply| reply.append(&out));
     }
 
-    /// Ends a wait with an answer. False if there was none.
+    /// Ends a wait with an answer. Returns false if there was none.
     pub(crate) fn answer_wait(&mut self, caller: CallerId, write: impl FnOnce(&mut Reply)) -> bool {
         if !self.end_wait(caller) {
             return false;
@@ -166,21 +165,21 @@ impl Store {
         true
     }
 
-    /// The caller stands in no queue any more. False if it did not.
+    /// Removes the caller from all queues. Returns false if it was in none.
     pub(crate) fn end_wait(&mut self, caller: CallerId) -> bool {
         let Some(wait) = self.callers.end_wait(caller) else { return false };
         self.keyspace.audience.dequeue(caller, wait.database, &wait.keys);
         true
     }
 
-    /// Answers those whose time is over.
+    /// Answers waiters whose deadline has passed.
     pub(crate) fn end_waits(&mut self, now_ms: u64) {
         while let Some(caller) = self.callers.due(now_ms) {
             self.time_out(caller);
         }
     }
 
-    /// Ends a wait as if its time were over. False if there was none.
+    /// Ends a wait as if its deadline had passed. Returns false if there was none.
     pub(crate) fn time_out(&mut self, caller: CallerId) -> bool {
         let wait = self.callers.wait_for(caller);
         match wait.is_some_and(|wait| matches!(wait.wanted, Wanted::Replicas)) {
@@ -189,7 +188,7 @@ impl Store {
         }
     }
 
-    /// Tells those who track of all that has changed since they were told last: as in Redis, not with every request.
+    /// Sends all changes since the last message to the trackers: as in Redis, not with every request.
     pub(crate) fn tell_trackers(&mut self) {
         let Some((changes, trackers)) = self.keyspace.audience.take_changes() else { return };
         let mut out = Reply::new(Vec::new(), true);
@@ -208,15 +207,15 @@ impl Store {
         }
         let bytes = out.into_bytes();
         for to in trackers {
-            // In RESP2 there is no way to say it.
+            // RESP2 has no push for this.
             if self.callers.find(to).is_some_and(|state| state.is_resp3) {
                 self.deliveries.push_back(Delivery { to, bytes: bytes.clone(), ends_wait: false });
             }
         }
     }
 
-    /// Hands a message to all who are subscribed and tells how many they are. What is for `running`, whose request it is,
-    /// is written where its reply is.
+    /// Delivers a message to all its subscribers and returns their number. Bytes for `running`, whose request it was, go to its
+    /// reply.
     pub(crate) fn publish(
         &mut self,
         mut running: Option<(CallerId, &mut Reply)>,

@@ -24,7 +24,7 @@ pub(crate) fn bitfield(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     }
     out.array(steps.len());
     let is_changed = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
-        // As in Redis, there is room even for what then fails by its overflow.
+        // As in Redis, the string grows even for a change that then fails by its overflow.
         let is_grown = text.len() < end.div_ceil(8);
         grow(text, end.div_ceil(8));
         let mut is_changed = false;
@@ -69,12 +69,12 @@ fn write_value(value: Option<i128>, out: &mut Reply) {
 #[derive(Clone, Copy)]
 struct Field {
     is_signed: bool,
-    /// 1 to 64, 63 if there is no sign.
+    /// 1 to 64; 63 for an unsigned field.
     bits: usize,
     offset: usize,
 }
 
-/// What happens to a value that does not fit.
+/// Treatment of a value that does not fit.
 #[derive(Clone, Copy)]
 enum Overflow {
     Wrap,
@@ -139,7 +139,7 @@ impl Field {
         let bits_max = if is_signed { 64 } else { 63 };
         let bits = parse_i64(digits).and_then(|bits| usize::try_from(bits).ok());
         let bits = bits.filter(|bits| (1..=bits_max).contains(bits)).ok_or(Error::BITFIELD_TYPE)?;
-        // With a hash sign, fields of this width are counted.
+        // With a hash sign, the offset counts fields of this width.
         let (digits, unit) = match offset {
             [b'#', digits @ ..] => (digits, bits),
             _ => (offset, 1),
@@ -162,7 +162,7 @@ impl Field {
         }
     }
 
-    /// Behind the end of the string there are zeros.
+    /// Bits behind the end of the string are zeros.
     fn value(self, text: &[u8]) -> i128 {
         let bit = |at: usize| text.get(at / 8).is_some_and(|byte| byte & (0x80 >> (at % 8)) != 0);
         let places = self.offset..self.offset + self.bits;
@@ -199,7 +199,7 @@ impl Step {
         let old = self.field.value(text);
         let wanted = match self.action {
             Action::Get => return Some(old),
-            // What has no sign is taken as C casts it.
+            // An unsigned value is cast as in C.
             Action::Set(value) if !self.field.is_signed => i128::from(value as u64),
             Action::Set(value) => i128::from(value),
             Action::Add(increment) => old + i128::from(increment),

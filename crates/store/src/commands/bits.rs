@@ -56,7 +56,7 @@ pub(crate) fn bitcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         2 => (0, text.len() * 8),
         4 | 5 => {
             let (start, end) = (integer(request.arg(2))?, integer(request.arg(3))?);
-            // Such a range is empty, whatever it counts in: Redis does not look at the rest.
+            // A negative range in the wrong order is empty in either unit. Redis does not read its unit.
             let is_turned = start < 0 && end < 0 && start > end;
             let unit = if !is_turned && counts_bits(request.get(4))? { 1 } else { 8 };
             let (from, to) = byte_range(start, end, text.len() * 8 / unit).unwrap_or_default();
@@ -87,7 +87,7 @@ pub(crate) fn bitpos(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     let (from, to) = (from * unit, to * unit);
     let position = match find_bit(text, from, to, wanted) {
         Some(position) => position as i64,
-        // Behind a text of ones, as far as nobody set an end, there are zeros.
+        // Without an end, the first zero behind a text of ones is the bit after its last.
         None if !wanted && end.is_none() && from < to => text.len() as i64 * 8,
         None => -1,
     };
@@ -142,7 +142,7 @@ fn bit_of(text: &[u8], offset: usize) -> bool {
     text.get(offset / 8).is_some_and(|byte| byte & (0x80 >> (offset % 8)) != 0)
 }
 
-/// How many bits of the range are set: whole bytes in the middle, bit by bit at its ends.
+/// Number of set bits in the range: whole bytes in the middle, single bits at its ends.
 fn ones(text: &[u8], from: usize, to: usize) -> usize {
     let (first, last) = (from.div_ceil(8), to / 8);
     if first >= last {
@@ -152,7 +152,7 @@ fn ones(text: &[u8], from: usize, to: usize) -> usize {
     ends + text::ones(&text[first..last])
 }
 
-/// The first bit of the range that is as it is wanted: whole bytes in the middle, bit by bit at its ends.
+/// The first bit of the range with the wanted value: whole bytes in the middle, single bits at its ends.
 fn find_bit(text: &[u8], from: usize, to: usize, wanted: bool) -> Option<usize> {
     let is_wanted = |offset: &usize| bit_of(text, *offset) == wanted;
     let (first, last) = (from.div_ceil(8), to / 8);

@@ -1,5 +1,5 @@
-//! Commands that wait for what is not there yet. They try at once; what they then wait for is a value, [`Wanted`], with
-//! which `waiting` tries again when one of their keys is ready.
+//! Commands that wait. Each tries at once. If nothing is there, it leaves a [`Wanted`], with which `waiting` tries again when
+//! one of its keys is ready.
 
 use resp::Request;
 
@@ -18,7 +18,7 @@ use crate::values::stream::Id;
 
 type Done = Result<(), Error>;
 
-/// What one waits for.
+/// The result that a connection waits for.
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// An element of a list, or several.
@@ -27,19 +27,19 @@ pub(crate) enum Wanted {
     Shift { ends: (End, End), target: Box<[u8]> },
     /// A member of a sorted set, or several.
     Member { side: Side, count: Option<usize> },
-    /// Entries of streams, behind these ids, which belong to the keys in their order.
+    /// Entries of streams behind these ids, one for each key in order.
     Entries { reader: Reader, after: Vec<Id> },
-    /// Replicas that have what was written: there are none, so that it never comes.
+    /// Acknowledgements by replicas. There are no replicas, so the wait always times out.
     Replicas,
 }
 
 impl Wanted {
-    /// Whether it is read as a member of a group.
+    /// Whether the read is one of a group's member.
     pub(crate) fn has_group(&self) -> bool {
         matches!(self, Wanted::Entries { reader: Reader { membership: Some(_), .. }, .. })
     }
 
-    /// Takes it from `key`, the one at place `at`. False, and nothing is written, if it is not there.
+    /// Takes the result from `key`, number `at` of the keys. Returns false and writes nothing if there is none.
     pub(crate) fn take(
         &self,
         keyspace: &mut Keyspace,
@@ -121,7 +121,7 @@ fn shift(
     try_or_wait(store, caller, vec![request.arg(1)], wanted, timeout, out)
 }
 
-/// From the first key that has something, or later.
+/// Pops from the first key that has an element, or waits.
 fn try_or_wait(
     store: &mut Store,
     caller: CallerId,
@@ -130,7 +130,7 @@ fn try_or_wait(
     timeout_ms: i64,
     out: &mut Reply,
 ) -> Done {
-    // Their time is checked before anything is taken.
+    // The timeout is checked before an element is taken.
     let deadline = deadline(timeout_ms, store.keyspace.now_ms)?;
     for (at, key) in keys.iter().enumerate() {
         if wanted.take(&mut store.keyspace, key, at, out)? {
@@ -184,7 +184,7 @@ fn wait_for_entries(
     Ok(())
 }
 
-/// WAIT: there are no replicas, so what is not there at once never comes.
+/// WAIT. There are no replicas, so a count above 0 is never reached.
 pub(crate) fn wait(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     let replicas = integer(request.arg(1))?;
     let deadline = deadline(timeout_ms(request.arg(2))?, store.keyspace.now_ms)?;
@@ -195,7 +195,7 @@ pub(crate) fn wait(store: &mut Store, caller: CallerId, request: &Request<'_>, o
     Ok(())
 }
 
-/// The caller waits from now on, at the end of the queue of each key. In a transaction its time is over at once.
+/// Puts the caller at the end of each key's queue. In a transaction the wait times out at once.
 fn begin_wait(
     store: &mut Store,
     caller: CallerId,
@@ -213,7 +213,7 @@ fn begin_wait(
     let database = store.keyspace.selected();
     let keys: Vec<Box<[u8]>> = keys.into_iter().map(Box::from).collect();
     for (at, key) in keys.iter().enumerate() {
-        // Who names a key twice stands in its queue once.
+        // A key that is named twice gets one place in its queue.
         if !keys[..at].contains(key) {
             store.keyspace.audience.enqueue(caller, database, key);
         }
@@ -225,12 +225,12 @@ fn begin_wait(
 fn timeout_s(arg: &[u8]) -> Result<i64, Error> {
     let seconds = float_text(arg).map_err(|_| Error::WAIT_NOT_FLOAT)?;
     let millis = (seconds.to_f64() * 1_000.0).ceil();
-    // What does not fit wraps in Redis, and is negative.
+    // A value that does not fit wraps in Redis and is negative.
     let is_too_much = millis >= i64::MAX as f64;
     if is_too_much || millis < 0.0 { Err(Error::TIMEOUT_NEGATIVE) } else { Ok(millis as i64) }
 }
 
-/// When a wait of so many milliseconds is over: once so many have passed, whatever a clock of whole ones leaves out.
+/// The deadline of a wait. One millisecond is added because the clock drops fractions, so that the wait is never too short.
 fn deadline(timeout_ms: i64, now_ms: u64) -> Result<Option<u64>, Error> {
     if timeout_ms == 0 {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! CONFIG: the few parameters that a store has. Only one of them can be changed while it runs.
+//! CONFIG: the store's few parameters. Only one of them can be changed at run time.
 
 use resp::Request;
 use stdx::glob;
@@ -27,7 +27,7 @@ pub(crate) fn config(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
 }
 
 fn show(keyspace: &Keyspace, request: &Request<'_>, out: &mut Reply) {
-    // No limit is 0, as in Redis.
+    // As in Redis, 0 means no limit.
     let memory_max = Some(keyspace.memory_max).filter(|&bytes| bytes != usize::MAX).unwrap_or_default();
     let parameters: [(&str, Vec<u8>); 5] = [
         ("databases", DATABASES.to_string().into_bytes()),

@@ -1,4 +1,4 @@
-//! Commands that touch no key but the state of a connection.
+//! Commands on the state of a connection. They use no keys.
 
 use resp::Request;
 use resp::integer::parse_i64;
@@ -19,7 +19,7 @@ type Done = Result<(), Error>;
 pub(crate) fn ping(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     let state = store.callers.running(caller);
     if state.is_subscribed() && !state.is_resp3 && request.len() <= 2 {
-        // Who is subscribed in RESP2 gets nothing but pushes.
+        // A connection that is subscribed in RESP2 gets nothing but pushes.
         out.array(2);
         out.bulk(b"pong");
         out.bulk(request.get(1).unwrap_or_default());
@@ -57,7 +57,7 @@ pub(crate) fn hello(store: &mut Store, caller: CallerId, request: &Request<'_>, 
     let mut at = 2;
     while let Some(word) = request.get(at) {
         match (request.get(at + 1), request.get(at + 2)) {
-            // The one user that there is has no password, so that any will do.
+            // The only user has no password, so any password is accepted.
             (Some(user), Some(_)) if is(word, "AUTH") => {
                 if user != b"default" {
                     return Err(Error::WRONG_PASSWORD);
@@ -65,7 +65,7 @@ pub(crate) fn hello(store: &mut Store, caller: CallerId, request: &Request<'_>, 
                 at += 2;
             }
             (Some(name), _) if is(word, "SETNAME") => {
-                // It stays, whatever is wrong behind it.
+                // The name stays even if a later argument is wrong.
                 state.name = valid_name(name)?.to_vec();
                 at += 1;
             }
@@ -94,7 +94,7 @@ fn write_field(field: &str, text: &str, out: &mut Reply) {
     out.bulk(text.as_bytes());
 }
 
-/// Ends all that a connection began and that others know of.
+/// Ends the connection's subscriptions, watches and transaction.
 pub(crate) fn leave(store: &mut Store, caller: CallerId) {
     store.end_wait(caller);
     store.keyspace.audience.track(caller, false);
@@ -106,7 +106,7 @@ pub(crate) fn leave(store: &mut Store, caller: CallerId) {
     }
 }
 
-/// RESET: the connection is as if it had just begun.
+/// RESET: gives the connection the state of a new one.
 pub(crate) fn reset(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &mut Reply) -> Done {
     leave(store, caller);
     let state = store.callers.running(caller);
@@ -117,7 +117,7 @@ pub(crate) fn reset(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &
     Ok(())
 }
 
-/// CLIENT: what one connection can be asked and told about itself.
+/// CLIENT: information about one connection, and its settings.
 pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     let subcommands = [("id", 2), ("getname", 2), ("setname", 3), ("no-evict", 3)];
     let word = request.arg(1);
@@ -144,14 +144,14 @@ pub(crate) fn client(store: &mut Store, caller: CallerId, request: &Request<'_>,
             state.name = valid_name(request.arg(2))?.to_vec();
             out.simple(b"OK");
         }
-        // Nobody is cut off for want of memory.
+        // The store closes no connection for want of memory, so there is nothing to do.
         _ if is(request.arg(2), "ON") || is(request.arg(2), "OFF") => out.simple(b"OK"),
         _ => return Err(Error::Syntax),
     }
     Ok(())
 }
 
-/// CLIENT INFO: what a shardis asks for. Flag `d` says that EXEC would find a watched key changed.
+/// CLIENT INFO: the fields that a shardis reads. Flag `d` says that EXEC would find a watched key changed.
 fn write_info(store: &mut Store, caller: CallerId, out: &mut Reply) {
     let flags = if transactions::is_watched_changed(store, caller) { "d" } else { "N" };
     let state = store.callers.running(caller);
@@ -160,7 +160,7 @@ fn write_info(store: &mut Store, caller: CallerId, out: &mut Reply) {
     out.bulk(format!("id={number} name={name} flags={flags} db={database}\n").as_bytes());
 }
 
-/// CLIENT TRACKING: only what a shardis asks its shards for, to be told of every key that changes.
+/// CLIENT TRACKING: only the form in which a shardis asks its shards to report every changed key.
 fn track(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     if request.len() < 3 {
         return Err(Error::Arity("client|tracking".to_owned()));
@@ -195,7 +195,7 @@ fn unblock(store: &mut Store, request: &Request<'_>, out: &mut Reply) -> Done {
     Ok(())
 }
 
-/// Redis shows names in lists that are read by the word.
+/// Redis lists names separated by blanks.
 fn valid_name(name: &[u8]) -> Result<&[u8], Error> {
     if name.iter().all(|byte| (b'!'..=b'~').contains(byte)) { Ok(name) } else { Err(Error::CLIENT_NAME) }
 }

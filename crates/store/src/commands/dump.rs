@@ -1,4 +1,4 @@
-//! DUMP and RESTORE: values that go from one store or node to another.
+//! DUMP and RESTORE: values that move between stores and nodes.
 //!
 //! ```text
 //! form, 1 byte ─ value ─ version of RDB, 2 bytes ─ CRC-64 of all before, 8 bytes; both with the little end first
@@ -18,10 +18,10 @@ use crate::values::value::Value;
 
 type Done = Result<(), Error>;
 
-/// What Redis 7.0 writes, and the newest that it reads.
+/// The version that Redis 7.0 writes, and the newest that it reads.
 const VERSION: u16 = 10;
-/// That of Redis 7.4 to 8.0; Redis 7.2 and Valkey up to 8.1 have 11. Our own RESTORE refuses them as Redis 7.0 does, [`read`]
-/// can read them: they have brought forms that are not known here, and have changed none that is.
+/// The version of Redis 7.4 to 8.0; Redis 7.2 and Valkey up to 8.1 write 11. RESTORE refuses both, as Redis 7.0 does. [`read`]
+/// accepts them: these versions added forms that are unknown here, and changed none.
 pub(crate) const NEWEST_VERSION_READ: u16 = 12;
 const VERSION_BYTES: usize = 2;
 const CHECKSUM_BYTES: usize = 8;
@@ -80,7 +80,7 @@ impl Options {
                     options.idle_s.ok_or(Error::RESTORE_IDLE)?;
                     at += 1;
                 }
-                // There is no policy that would need it.
+                // Accepted without effect: no policy uses it.
                 Some(frequency) if is(word, "FREQ") && options.idle_s.is_none() => {
                     if !(0..=255).contains(&integer(frequency)?) {
                         return Err(Error::RESTORE_FREQUENCY);
@@ -112,7 +112,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     let expires_at = match ttl {
         0 => NEVER,
         _ if options.is_absolute => ttl as u64,
-        // What does not fit wraps in Redis, and is over.
+        // An expiry that does not fit wraps in Redis and lies in the past.
         _ => ttl.checked_add(now).map_or(0, |at| at as u64),
     };
     let is_replaced = keyspace.delete(key);
@@ -130,7 +130,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     Ok(())
 }
 
-/// What is in front of version and checksum, if those are in order.
+/// The payload without version and checksum, if both are valid.
 fn body(payload: &[u8], version_max: u16) -> Option<&[u8]> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<VERSION_BYTES>()?;

@@ -11,7 +11,7 @@ use crate::replies::Reply;
 
 type Done = Result<(), Error>;
 
-/// In what an expiry is given.
+/// Unit of an expiry, and whether it is relative.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Span {
     Seconds,
@@ -43,7 +43,7 @@ impl Span {
     }
 }
 
-/// The expiry that SET and its kin are given, which must be positive.
+/// The expiry of SET and its relatives, which must be positive.
 pub(crate) fn expiry_at(span: Span, arg: &[u8], now_ms: u64, name: &'static str) -> Result<u64, Error> {
     let number = integer(arg)?;
     let at = (number > 0).then(|| span.to_unix_ms(number, now_ms)).flatten();
@@ -66,7 +66,7 @@ pub(crate) fn pexpireat(keyspace: &mut Keyspace, request: &Request<'_>, out: &mu
     change(keyspace, request, Span::AtMillis, "pexpireat", out)
 }
 
-/// When EXPIRE changes anything.
+/// Condition under which EXPIRE changes anything.
 #[derive(Default)]
 struct Condition {
     if_none: bool,
@@ -97,7 +97,7 @@ impl Condition {
         Ok(condition)
     }
 
-    /// A key that stays expires later than any other.
+    /// A key without expiry counts as one that expires later than any other.
     fn holds(&self, old: u64, new: i64) -> bool {
         let is_later = old != NEVER && new > i64::try_from(old).unwrap_or(i64::MAX);
         let is_earlier = old == NEVER || new < i64::try_from(old).unwrap_or(i64::MAX);
@@ -170,9 +170,9 @@ pub(crate) fn persist(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     Ok(())
 }
 
-/// Lets `key` stay. False if it does already, or is not there.
+/// Removes the expiry of `key`. Returns false if it has none or does not exist.
 pub(crate) fn remove(keyspace: &mut Keyspace, key: &[u8]) -> bool {
-    // GETEX has counted its look-up before.
+    // GETEX has counted its look-up already.
     keyspace.stats.count(false);
     let expires = keyspace.find(key).is_some_and(|entry| entry.expires_at != NEVER);
     if expires {

@@ -74,8 +74,8 @@ pub(crate) fn renamenx(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     Ok(())
 }
 
-/// Gives the second key what the first one had. A key that is replaced goes first, so that the new one is new to those who
-/// wait for it.
+/// Stores the value and expiry of the first key under the second. An old value of the second key is removed first. Waiting
+/// clients therefore see a new key.
 fn put_renamed(keyspace: &mut Keyspace, request: &Request<'_>, (value, expires_at): (Value, u64)) {
     let (from, to) = (request.arg(1), request.arg(2));
     keyspace.remove(to);
@@ -141,7 +141,7 @@ pub(crate) fn shift(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     Ok(())
 }
 
-/// SWAPDB: who selected one of the two sees the keys of the other from now on.
+/// SWAPDB: connections that selected one of the two databases see the other's keys from now on.
 pub(crate) fn swapdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let number =
         |arg, error: Error| parse_i64(arg).filter(|number| i32::try_from(*number).is_ok()).ok_or(error);
@@ -152,7 +152,7 @@ pub(crate) fn swapdb(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     Ok(())
 }
 
-/// The database that a client named.
+/// The database that the argument names.
 pub(crate) fn database(arg: &[u8]) -> Result<u8, Error> {
     let number = integer(arg)?;
     if i32::try_from(number).is_err() {
@@ -186,7 +186,7 @@ pub(crate) fn flushall(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     Ok(())
 }
 
-/// Both of its options are the same to us: what is flushed is gone at once and freed later.
+/// Checks the option. ASYNC and SYNC act alike: flushed keys vanish at once and are freed later.
 fn check_flush(request: &Request<'_>) -> Done {
     match request.get(1) {
         None => Ok(()),
@@ -216,7 +216,7 @@ pub(crate) fn object(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     Ok(())
 }
 
-/// Redis shares the small integers between all keys, unless it needs the time of last use of each.
+/// Redis shares small integers between keys unless it needs each key's time of last use.
 fn refcount(keyspace: &Keyspace, value: &Value) -> i64 {
     let is_small = |text: &[u8]| parse_i64(text).is_some_and(|number| (0..SHARED_INTEGERS).contains(&number));
     match value {
@@ -227,7 +227,7 @@ fn refcount(keyspace: &Keyspace, value: &Value) -> i64 {
 
 const SHARED_INTEGERS: i64 = 10_000;
 
-/// MEMORY USAGE: what the key counts for in our own account, which is not what it would cost Redis.
+/// MEMORY USAGE: the key's size in the store's own account. The figure differs from Redis's.
 pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     if is(request.arg(1), "HELP") {
         return help::write(request, "MEMORY", help::MEMORY, out);
@@ -238,7 +238,7 @@ pub(crate) fn memory(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     let key = request.get(2).ok_or_else(|| Error::Arity("memory|usage".to_owned()))?;
     for at in (3..request.len()).step_by(2) {
         let samples = request.get(at + 1).filter(|_| is(request.arg(at), "SAMPLES")).ok_or(Error::Syntax)?;
-        // Our account is exact, so that nothing needs to be sampled.
+        // The account is exact, so nothing is sampled.
         if integer(samples)? < 0 {
             return Err(Error::Syntax);
         }

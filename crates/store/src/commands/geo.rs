@@ -1,4 +1,4 @@
-//! Commands on places, which are sorted sets whose scores are made of coordinates.
+//! Commands on places: sorted sets whose scores encode coordinates.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -101,31 +101,31 @@ pub(crate) fn geosearchstore(keyspace: &mut Keyspace, request: &Request<'_>, out
     search(keyspace, request, Form { key: 2, by: Origin::Options, may_store: true }, out)
 }
 
-/// What the commands that search differ in.
+/// The differences between the commands that search.
 #[derive(Clone, Copy)]
 struct Form {
-    /// Place of the key.
+    /// Index of the key.
     key: usize,
     by: Origin,
     may_store: bool,
 }
 
-/// What says where the center is.
+/// Source of the center.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Origin {
-    /// Two arguments behind the key.
+    /// Two arguments after the key.
     Place,
-    /// One argument behind the key.
+    /// One argument after the key.
     Member,
-    /// FROMMEMBER or FROMLONLAT, in any place.
+    /// FROMMEMBER or FROMLONLAT, at any position.
     Options,
 }
 
-/// A search taken apart.
+/// A parsed search.
 #[derive(Default)]
 struct Query<'a> {
     center: Option<Place>,
-    /// A member was named. If there is no key that it could be in, there is no center either.
+    /// The center was named as a member. Without the key, there is no center.
     by_member: bool,
     shape: Option<Shape>,
     /// Metres of the unit in which distances are shown.
@@ -134,14 +134,14 @@ struct Query<'a> {
     with_hash: bool,
     with_place: bool,
     order: Option<Ordering>,
-    /// 0 for all.
+    /// Number of results; 0 for all.
     count: usize,
     any: bool,
     target: Option<&'a [u8]>,
     stores_distance: bool,
 }
 
-/// What was found.
+/// One result.
 struct Found {
     member: Arc<[u8]>,
     score: f64,
@@ -199,7 +199,7 @@ impl<'a> Query<'a> {
         true
     }
 
-    /// An option with values: how many it took.
+    /// Parses an option with values. Returns the number of arguments that it took.
     fn parse_option(
         &mut self,
         request: &Request<'a>,
@@ -227,7 +227,7 @@ impl<'a> Query<'a> {
         if !searches {
             return Err(Error::Syntax);
         }
-        // Either of both may be repeated, but there is one of them.
+        // Each of the two options may be repeated, but only one of them may be given.
         if is(word, "FROMMEMBER") && values >= 1 && (self.center.is_none() || self.by_member) {
             self.set_member(zset, request.arg(at + 1))?;
             return Ok(1);
@@ -292,7 +292,7 @@ impl<'a> Query<'a> {
         if self.any && self.count == 0 { Err(Error::GEO_ANY) } else { Ok(()) }
     }
 
-    /// What the shape covers, in the order that is wanted.
+    /// The members within the shape, in the wanted order.
     fn run(&self, zset: &Zset) -> Vec<Found> {
         let (Some(center), Some(shape)) = (self.center, self.shape) else { return Vec::new() };
         let mut found = Vec::new();
@@ -306,7 +306,7 @@ impl<'a> Query<'a> {
             });
             found.extend(covered.take(enough.saturating_sub(found.len())));
         }
-        // Without an order, but with a number, the nearest are meant.
+        // A count without an order selects the nearest members.
         let nearest = Some(Ordering::Less).filter(|_| self.count > 0 && !self.any);
         if let Some(order) = self.order.or(nearest) {
             found.sort_by(|one, other| {

@@ -5,7 +5,7 @@ use resp::Request;
 use crate::error::Error;
 use crate::replies::Reply;
 
-/// The reply to `<container> HELP`; `lines` are those between the first and the last two, which all have in common.
+/// The reply to `<container> HELP`. `lines` leaves out the first line and the last two, which all containers share.
 pub(crate) fn write(
     request: &Request<'_>,
     container: &'static str,

@@ -11,7 +11,7 @@ use crate::values::hyperloglog::{self, Corrupt, REGISTERS};
 type Done = Result<(), Error>;
 type Text = Vec<u8>;
 
-/// Of a corrupt value, the elements before the one that shows it stay added, as in Redis.
+/// As in Redis, elements before the fault in a corrupt value stay added.
 pub(crate) fn pfadd(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let is_new = open(keyspace, request.arg(1))?;
     let is_changed = keyspace.edit_or_create(request.arg(1), |text: &mut Text| {
@@ -45,7 +45,7 @@ pub(crate) fn pfcount(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
         out.integer(0);
         return Ok(());
     }
-    // The cardinality is kept in the value, though nothing else is written.
+    // The cardinality is cached in the value, though the request only reads.
     let count = keyspace.edit(request.arg(1), |text: &mut Text| match hyperloglog::cached(text) {
         Some(count) => Ok((count, false)),
         None => {
@@ -85,7 +85,7 @@ pub(crate) fn pfmerge(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     Ok(())
 }
 
-/// The highest value of each register, and whether any key is dense.
+/// The highest value of each register over all keys, and whether any key is dense.
 fn union(keyspace: &mut Keyspace, request: &Request<'_>) -> Result<(Box<[u8; REGISTERS]>, bool), Error> {
     let (mut registers, mut any_dense) = (Box::new([0; REGISTERS]), false);
     for key in request.args().skip(1) {
@@ -99,7 +99,7 @@ fn union(keyspace: &mut Keyspace, request: &Request<'_>) -> Result<(Box<[u8; REG
     Ok((registers, any_dense))
 }
 
-/// True if there is no such key; an error if it holds something else.
+/// Returns true if there is no such key, an error if it has another type.
 fn open(keyspace: &mut Keyspace, key: &[u8]) -> Result<bool, Error> {
     match keyspace.read::<Text>(key)? {
         None => Ok(true),

@@ -69,7 +69,7 @@ fn clients(store: &Store, text: &mut String) {
 
 fn memory(store: &Store, text: &mut String) {
     let keyspace = &store.keyspace;
-    // No limit is 0, as in Redis.
+    // As in Redis, 0 means no limit.
     let memory_max = Some(keyspace.memory_max).filter(|&bytes| bytes != usize::MAX).unwrap_or_default();
     push(text, format_args!("used_memory:{}", keyspace.memory_used()));
     push(text, format_args!("maxmemory:{memory_max}"));
@@ -88,7 +88,7 @@ fn stats(store: &Store, text: &mut String) {
     }
 }
 
-/// A primary without replicas.
+/// The store acts as a primary without replicas.
 fn replication(_: &Store, text: &mut String) {
     push(text, format_args!("role:master"));
 }
@@ -102,12 +102,12 @@ fn databases(store: &Store, text: &mut String) {
     }
 }
 
-/// What is counted of subscriptions.
+/// The counts of subscriptions.
 const CHANNELS: [(&str, Kind); 3] = [
     ("pubsub_channels", Kind::Channel),
     ("pubsub_patterns", Kind::Pattern),
     ("pubsubshard_channels", Kind::Shard),
 ];
 
-/// The Redis whose commands we have; libraries choose their own by it.
+/// The Redis version whose commands the store has. Client libraries adapt to it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";

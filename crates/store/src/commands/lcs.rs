@@ -1,4 +1,4 @@
-//! LCS: the longest bytes that two strings have in common, in order but not in one piece.
+//! LCS: the longest common subsequence of two strings.
 
 use resp::Request;
 
@@ -85,17 +85,17 @@ impl Options {
     }
 }
 
-/// A piece that both have: where it starts in each, and its length.
+/// A common range: its start in each string, and its length.
 struct Match {
     one: usize,
     other: usize,
     len: usize,
 }
 
-/// The length of the longest common bytes of every beginning of one text with every beginning of the other.
+/// Lengths of the longest common subsequences of all prefixes of one text with all prefixes of the other.
 ///
-/// From one column to the next this length grows by one or stays. So a row is a bit for each column, zero where the length
-/// grows, and 64 columns are computed at once (Crochemore, Iliopoulos, Pinzon and Reid, 2001). The shorter text has the
+/// From one column to the next this length grows by one or stays. A row therefore needs one bit for each column: zero where the
+/// length grows. One operation computes 64 columns (Crochemore, Iliopoulos, Pinzon and Reid, 2001). The shorter text has the
 /// columns.
 struct Lengths<'t> {
     one: &'t [u8],
@@ -104,11 +104,11 @@ struct Lengths<'t> {
     is_turned: bool,
     /// Words of a row.
     width: usize,
-    /// All rows, or only the last.
+    /// The rows: all, or only the last.
     rows: Vec<u64>,
 }
 
-/// Which rows are kept.
+/// The rows that are kept.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Keeps {
     All,
@@ -116,8 +116,8 @@ enum Keeps {
 }
 
 impl<'t> Lengths<'t> {
-    /// Refused where Redis refuses it: if four bytes for each pair of beginnings are more than a string may have, or more
-    /// than the store has.
+    /// Refuses the request where Redis does: if four bytes for each pair of prefixes exceed the longest string, or the store's
+    /// memory.
     fn new(one: &'t [u8], other: &'t [u8], memory_max: usize, keeps: Keeps) -> Result<Lengths<'t>, Error> {
         let cells = (one.len() + 1).checked_mul(other.len() + 1);
         let bytes = cells.and_then(|cells| cells.checked_mul(size_of::<u32>()));
@@ -151,7 +151,7 @@ impl<'t> Lengths<'t> {
         if self.is_turned { self.grown(other, one) } else { self.grown(one, other) }
     }
 
-    /// By how much the length grows over the first `columns` of row number `row`, from 1.
+    /// Growth of the length over the first `columns` of row number `row`, from 1.
     fn grown(&self, row: usize, columns: usize) -> usize {
         let Some(start) = row.checked_sub(1).map(|row| row * self.width) else { return 0 };
         let (words, bits) = (columns / 64, columns % 64);
@@ -160,7 +160,7 @@ impl<'t> Lengths<'t> {
         (whole + rest) as usize
     }
 
-    /// From the end to the beginning, as Redis goes: of several answers it decides which one is given.
+    /// Walks from the end to the beginning, as Redis does. Of several answers this gives the same one.
     fn walk(&self) -> (Vec<u8>, Vec<Match>) {
         let (mut common, mut matches) = (Vec::new(), Vec::<Match>::new());
         let (mut row, mut column) = (self.one.len(), self.other.len());
@@ -187,7 +187,7 @@ impl<'t> Lengths<'t> {
     }
 }
 
-/// For each byte, a bit for each place of `text` where it stands; nothing for those that do not stand there.
+/// For each byte that occurs in `text`, a bit for each of its positions.
 fn places(text: &[u8], width: usize) -> Vec<Vec<u64>> {
     let mut places = vec![Vec::new(); 256];
     for (at, &byte) in text.iter().enumerate() {
@@ -198,7 +198,7 @@ fn places(text: &[u8], width: usize) -> Vec<Vec<u64>> {
     places
 }
 
-/// Makes the row below `row`, of a byte that stands at `places`.
+/// Computes the row below `row` for a byte that occurs at `places`.
 fn advance(row: &mut [u64], places: &[u64]) {
     let mut carry = false;
     for (word, places) in row.iter_mut().zip(places) {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use stdx::Prng;
 
-    /// The length of what `one` and `other` have in common, cell by cell.
+    /// The length of the longest common subsequence, computed cell by cell.
     fn length(one: &[u8], other: &[u8]) -> usize {
         let mut row = vec![0_usize; other.len() + 1];
         for byte in one {

@@ -202,9 +202,9 @@ pub(crate) fn ltrim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
 /// The options of LPOS.
 struct Search {
     rank: i64,
-    /// How many places are wanted; `None` for one, which is not put into an array.
+    /// Number of wanted positions; `None` for one, which is not put into an array.
     count: Option<usize>,
-    /// Elements looked at; 0 for all.
+    /// Number of elements that are compared; 0 for all.
     len_max: usize,
 }
 
@@ -238,7 +238,7 @@ impl Search {
             Some(0) => usize::MAX,
             Some(count) => count,
         };
-        // Redis turns the sign of the least rank into nothing, and counts from there without end.
+        // The negation of the lowest rank overflows in Redis, which then counts from the first match without end.
         let (skipped, count) = match self.rank {
             i64::MIN => (0, self.count.map_or(1, |_| usize::MAX)),
             rank => (rank.unsigned_abs() as usize - 1, count),
@@ -293,7 +293,7 @@ fn show_shifted(keyspace: &mut Keyspace, request: &Request<'_>, ends: (End, End)
     Ok(())
 }
 
-/// From the end of one list to the end of another, or of the same. False if the first is not there.
+/// Moves an element from an end of one list to an end of another, or of the same. Returns false if the first does not exist.
 pub(crate) fn shift(
     keyspace: &mut Keyspace,
     source: &[u8],

@@ -1,5 +1,5 @@
-//! What people and their tools ask a server about itself. A store keeps no slow log, watches no latency and has no
-//! scripts, and says so in the way in which a Redis says it that has none.
+//! Questions of people and tools about the server itself. A store has no slow log, no latency monitor and no scripts. Its
+//! replies are those of a Redis without entries.
 
 use resp::Request;
 
@@ -21,7 +21,7 @@ pub(crate) fn slowlog(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) 
     Ok(())
 }
 
-/// LATENCY: nothing is watched.
+/// LATENCY: always empty.
 pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
         word if is(word, "HISTOGRAM") => out.map(0),
@@ -38,7 +38,7 @@ pub(crate) fn latency(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) 
     Ok(())
 }
 
-/// MEMORY, but for USAGE, which is about a key.
+/// MEMORY without USAGE, which is about a key.
 pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Reply) -> Done {
     match subcommand {
         word if is(word, "DOCTOR") => {
@@ -51,7 +51,7 @@ pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Reply) ->
     Ok(())
 }
 
-/// Of Redis's figures those that there are here.
+/// Those of Redis's figures that the store has.
 fn stats(keyspace: &Keyspace, out: &mut Reply) {
     let (bytes, keys) = (keyspace.memory_used(), keyspace.len_of_all());
     let figures = [
@@ -67,7 +67,7 @@ fn stats(keyspace: &Keyspace, out: &mut Reply) {
     }
 }
 
-/// SCRIPT: there are none, and none can be loaded.
+/// SCRIPT: the store has no scripts, and loads none.
 pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
         word if is(word, "EXISTS") => {
@@ -80,7 +80,7 @@ pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -
     Ok(())
 }
 
-/// FUNCTION: there are none, and none can be loaded.
+/// FUNCTION: the store has no functions, and loads none.
 pub(crate) fn function(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     match request.arg(1) {
         word if is(word, "LIST") => out.array(0),

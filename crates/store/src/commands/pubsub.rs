@@ -37,7 +37,7 @@ pub(crate) fn ssubscribe(
     begin(store, caller, request, Kind::Shard, out)
 }
 
-/// A push for each name, whether it is new or not.
+/// Writes a push for each name, even if the subscription exists already.
 fn begin(store: &mut Store, caller: CallerId, request: &Request<'_>, kind: Kind, out: &mut Reply) -> Done {
     for name in request.args().skip(1) {
         let subscriptions = &mut store.callers.running(caller).extras().subscriptions;
@@ -76,7 +76,7 @@ pub(crate) fn sunsubscribe(
     end(store, caller, request, Kind::Shard, out)
 }
 
-/// Of the names that are given, or of all; if there are none at all, that is told too.
+/// Ends the named subscriptions, or all. One push is written even if there is none.
 fn end(store: &mut Store, caller: CallerId, request: &Request<'_>, kind: Kind, out: &mut Reply) -> Done {
     let subscriptions = &mut store.callers.running(caller).extras().subscriptions;
     let names: Vec<Box<[u8]>> = match request.len() {
@@ -115,7 +115,7 @@ pub(crate) fn spublish(store: &mut Store, caller: CallerId, request: &Request<'_
     Ok(())
 }
 
-/// A message as one of its receivers gets it.
+/// Writes a message in the form for one of its receivers.
 pub(crate) fn write_message(
     kind: Kind,
     pattern: Option<&[u8]>,
@@ -135,7 +135,7 @@ pub(crate) fn write_message(
     out.bulk(message);
 }
 
-/// PUBSUB: who is subscribed to what.
+/// PUBSUB: information about subscriptions.
 pub(crate) fn pubsub(store: &mut Store, _: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
     let word = request.arg(1);
     match word {

@@ -1,4 +1,4 @@
-//! SCAN and its kin: a page of a walk that misses nothing that stays, however much comes and goes.
+//! SCAN and its relatives: one page of a walk. The walk returns every element that exists throughout it.
 
 use resp::Request;
 
@@ -108,10 +108,10 @@ fn scan_collection<K: Kind>(
     Ok(())
 }
 
-/// What was found, encoded; its number is known only at the end.
+/// The encoded items of a page. Their number is known only at the end.
 #[derive(Default)]
 struct Page {
-    /// All of it bulks, which are the same in every protocol.
+    /// All items are bulks, which are the same in both protocols.
     items: Reply,
     len: usize,
 }
@@ -130,8 +130,8 @@ impl Page {
     }
 }
 
-/// Reads a cursor as `strtoul` does: up to a NUL, with a sign that turns the number, and nothing is a zero. Redis allows no
-/// blanks in front.
+/// Reads a cursor as `strtoul` does: up to a NUL, with a sign that negates the number, and no digits are a zero. Redis allows
+/// no blanks in front.
 fn cursor(arg: &[u8]) -> Result<u64, Error> {
     let text = arg.split(|&byte| byte == 0).next().unwrap_or_default();
     let (is_negative, digits) = match text {
@@ -149,5 +149,5 @@ fn cursor(arg: &[u8]) -> Result<u64, Error> {
     Ok(if is_negative { number.wrapping_neg() } else { number })
 }
 
-/// Entries in a page that nobody gave a COUNT for.
+/// Entries in a page without COUNT.
 pub(crate) const COUNT: usize = 10;

@@ -12,7 +12,7 @@ use crate::values::value::Kind;
 
 type Done = Result<(), Error>;
 
-/// How sets become one.
+/// Operation that combines sets.
 #[derive(Clone, Copy)]
 enum Join {
     Inter,
@@ -21,12 +21,12 @@ enum Join {
 }
 
 impl Join {
-    /// Shows each member of the result to `found`, until that says to stop.
+    /// Passes each member of the result to `found` until that ends the walk.
     fn each<'s>(self, sets: &[Option<&'s Set>], found: &mut dyn FnMut(&'s [u8]) -> bool) {
         let Some((Some(first), others)) = sets.split_first() else { return };
         let is_in = |set: &Option<&Set>, member: &[u8]| set.is_some_and(|set| set.contains(member));
         match self {
-            // Walks through the smallest.
+            // The smallest set is walked.
             Join::Inter => {
                 let Some(least) = sets.iter().map(|set| set.map_or(0, Set::len)).min() else { return };
                 let least = sets.iter().flatten().find(|set| set.len() == least).unwrap_or(first);
@@ -120,7 +120,7 @@ pub(crate) fn sintercard(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
     Ok(())
 }
 
-/// The sets of all keys; a key of another type spoils everything.
+/// The sets of all keys; an error if one has another type.
 fn sets<'k, 'r>(
     keyspace: &'k Keyspace,
     keys: impl Iterator<Item = &'r [u8]>,

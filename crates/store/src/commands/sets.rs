@@ -74,7 +74,7 @@ pub(crate) fn spop(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
         keyspace.edit(request.arg(1), |set: &mut Set| pop_some(set, count.unwrap_or(1), &mut prng))?;
     let popped = popped.unwrap_or_default();
     if count.is_some() && !popped.is_empty() && keyspace.peek(request.arg(1)).is_none() {
-        // Where SPOP takes everything, Redis makes a union of the one set, which counts as reading it.
+        // For an SPOP that takes everything, Redis computes a union of the one set. That counts as a look-up.
         keyspace.stats.hit();
     }
     if !popped.is_empty() {
@@ -155,14 +155,14 @@ pub(crate) fn smove(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     Ok(())
 }
 
-/// How many items there are, and how many of them are wanted.
+/// Number of items, and number of wanted ones.
 #[derive(Clone, Copy)]
 pub(crate) struct Drawn {
     pub(crate) len: usize,
     pub(crate) wanted: usize,
 }
 
-/// Different items, all with the same probability. Few of many are drawn one by one; else one pass over all chooses them.
+/// Draws different items with equal probability. A few of many are drawn one by one; otherwise one pass over all chooses them.
 pub(crate) fn sample<'c, T>(
     drawn: Drawn,
     items: impl Iterator<Item = T>,
@@ -195,16 +195,16 @@ fn choose<T>(drawn: Drawn, items: impl Iterator<Item = T>, prng: &mut Prng) -> i
     })
 }
 
-/// Redis's `SRANDMEMBER_SUB_STRATEGY_MUL`: fewer than one in so many are drawn one by one.
+/// Redis's `SRANDMEMBER_SUB_STRATEGY_MUL`: less than one item in three is drawn one by one.
 const FEW_FACTOR: usize = 3;
 
-/// Whether so many pairs may be drawn: Redis refuses a count whose double does not fit, whatever the key has.
+/// Checks a count of pairs. Redis refuses one whose double does not fit, whether or not the key exists.
 pub(crate) fn check_pairs(count: Option<i64>) -> Done {
     let is_excessive = count.is_some_and(|count| count.unsigned_abs() > PAIRS_MAX);
     if is_excessive { Err(Error::OutOfRange) } else { Ok(()) }
 }
 
-/// Whether so many may be drawn of a key that is there.
+/// Checks the number of repeated draws from an existing key.
 pub(crate) fn check_repeats(count: Option<i64>) -> Done {
     let is_excessive = count.is_some_and(|count| count < -REPEATS_MAX);
     if is_excessive { Err(Error::OutOfRange) } else { Ok(()) }
@@ -213,6 +213,6 @@ pub(crate) fn check_repeats(count: Option<i64>) -> Done {
 /// Redis's bound on a count whose double must fit.
 const PAIRS_MAX: u64 = i64::MAX as u64 / 2;
 
-/// With a negative count the same member is shown several times: as often as anybody asks for in earnest. Redis would
-/// fill its memory with the reply.
+/// A negative count returns members repeatedly. This bound is above any useful count; Redis would fill its memory with the
+/// reply.
 pub(crate) const REPEATS_MAX: i64 = 1_000_000;

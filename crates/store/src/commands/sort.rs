@@ -1,4 +1,4 @@
-//! SORT and SORT_RO: the elements of a list, a set or a sorted set in an order that other keys may give.
+//! SORT and SORT_RO: the elements of a list, a set or a sorted set. Other keys may give the order.
 //!
 //! Patterns (`BY weight_*`, `GET object_*->name`) are looked up in this store alone.
 
@@ -42,16 +42,16 @@ fn show(keyspace: &Keyspace, query: &Query<'_>, key: &[u8], out: &mut Reply) -> 
     Ok(())
 }
 
-/// What is wanted.
+/// The parsed options.
 struct Query<'a> {
     descends: bool,
     by_bytes: bool,
-    /// False if a BY without an asterisk says that the order does not matter.
+    /// False if a BY without an asterisk disables sorting.
     is_sorted: bool,
     by: Option<&'a [u8]>,
     offset: i64,
     count: i64,
-    /// Patterns of GET: what is shown of each element, instead of the element.
+    /// Patterns of GET, whose values are returned instead of the element.
     columns: Vec<&'a [u8]>,
     target: Option<&'a [u8]>,
 }
@@ -106,7 +106,7 @@ impl<'a> Query<'a> {
         Ok(query)
     }
 
-    /// The elements in their order, as far as the limit lets them through.
+    /// The elements in their order, within the limit.
     fn run<'k>(&self, keyspace: &'k Keyspace, key: &[u8]) -> Result<Vec<&'k [u8]>, Error> {
         let value = keyspace.peek(key).map(|entry| &entry.value);
         let mut elements: Vec<&[u8]> = match value {
@@ -119,7 +119,7 @@ impl<'a> Query<'a> {
         if self.is_sorted {
             elements = self.sorted(keyspace, elements)?;
         } else if self.target.is_some() && matches!(value, Some(Value::Set(_))) {
-            // A set has no order of its own, but what is stored must not depend on chance.
+            // A set has no order of its own, but a stored result must not depend on chance.
             elements.sort_unstable();
             self.turn(&mut elements);
         } else {
@@ -145,7 +145,7 @@ impl<'a> Query<'a> {
         };
         let weighted: Vec<_> = elements.into_iter().map(|element| (weight(element), element)).collect();
         if self.by_bytes {
-            // What is only shown is compared as C strings, up to the first NUL.
+            // Without STORE, Redis compares C strings, up to the first NUL.
             let compared = |bytes: &'k [u8]| if self.target.is_some() { bytes } else { until_nul(bytes) };
             let weighted = weighted.into_iter().map(|(weight, element)| (weight.map(compared), element));
             return Ok(self.in_order(weighted.collect(), |one, other| one.0.cmp(&other.0)));
@@ -172,7 +172,7 @@ impl<'a> Query<'a> {
         weighted.into_iter().map(|(_, element)| element).collect()
     }
 
-    /// What is shown of one element.
+    /// Passes each returned value of one element to `found`.
     fn each_column(&self, keyspace: &Keyspace, element: &[u8], mut found: impl FnMut(Option<&[u8]>)) {
         if self.columns.is_empty() {
             return found(Some(element));
@@ -181,8 +181,8 @@ impl<'a> Query<'a> {
     }
 }
 
-/// What `pattern` stands for with `element` in the place of the asterisk: the element itself for `#`, a string, or
-/// with `->` behind the asterisk a field of a hash.
+/// The value of `pattern` with `element` in the place of the asterisk. `#` gives the element, another pattern a string. With
+/// `->` after the asterisk the value is a field of a hash.
 fn lookup<'k>(keyspace: &'k Keyspace, pattern: &[u8], element: &'k [u8]) -> Option<&'k [u8]> {
     if pattern == b"#" {
         return Some(element);
@@ -201,7 +201,7 @@ fn lookup<'k>(keyspace: &'k Keyspace, pattern: &[u8], element: &'k [u8]) -> Opti
     }
 }
 
-/// Where the asterisk is. Redis looks for it as C does, up to the first NUL.
+/// Position of the asterisk. Redis searches as C does, up to the first NUL.
 fn asterisk(pattern: &[u8]) -> Option<usize> {
     until_nul(pattern).iter().position(|&byte| byte == b'*')
 }

@@ -126,10 +126,10 @@ fn destroy(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> D
     out.integer(i64::from(rest.is_some()));
     if rest.is_some() {
         keyspace.noted(Class::Stream, "xgroup-destroy", request.arg(2));
-        // Those who wait as members of the group are told that it is gone.
+        // Waiting members of the group get an error.
         keyspace.signal(request.arg(2));
     }
-    // What was pending may be much.
+    // A group may have many pending entries, so they are freed in steps.
     rest.into_iter().for_each(|rest| keyspace.discard(rest.into_value()));
     Ok(())
 }
@@ -160,7 +160,7 @@ fn delconsumer(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) 
     Ok(())
 }
 
-/// Changes a group, if it exists.
+/// Changes a group if it exists.
 fn edit<R>(
     keyspace: &mut Keyspace,
     key: &[u8],
@@ -170,16 +170,16 @@ fn edit<R>(
     Ok(keyspace.edit(key, |stream: &mut Stream| stream.edit_group(group, change))?.flatten())
 }
 
-/// From where a consumer reads.
+/// Start of a consumer's read.
 #[derive(Clone, Copy)]
 enum From {
-    /// `>`: what nobody of the group has read.
+    /// `>`: entries that no consumer of the group has read.
     New,
-    /// What it has pending behind an id.
+    /// The consumer's pending entries behind an id.
     Pending(Id),
 }
 
-/// XREADGROUP without its wait. False, and nothing is written, if there is nothing new and nothing else was asked for.
+/// XREADGROUP without its wait. Returns false and writes nothing if only new entries were wanted and there are none.
 pub(crate) fn read_group(
     keyspace: &mut Keyspace,
     reading: &Reading<'_>,
@@ -203,7 +203,7 @@ pub(crate) fn read_group(
     }
     let (mut body, mut len, now_ms) = (out.part(), 0, keyspace.now_ms);
     for (key, from) in reading.keys(request).zip(all_from) {
-        // For the account of look-ups: Redis asks for the key again.
+        // Redis looks the key up again, which counts in its statistics.
         keyspace.find(key);
         let shown = edit(keyspace, key, group, |group, stream| {
             let wants_new = matches!(from, From::New);
@@ -236,14 +236,14 @@ pub(crate) fn read_group(
     Ok(len > 0)
 }
 
-/// How one waits for entries: XREAD and XREADGROUP with BLOCK.
+/// The reader of a waiting XREAD or XREADGROUP.
 #[derive(Clone, Debug)]
 pub(crate) struct Reader {
     pub(crate) count: usize,
     pub(crate) membership: Option<Membership>,
 }
 
-/// As which consumer of which group.
+/// The consumer and its group.
 #[derive(Clone, Debug)]
 pub(crate) struct Membership {
     pub(crate) group: Box<[u8]>,
@@ -251,7 +251,7 @@ pub(crate) struct Membership {
     pub(crate) needs_no_ack: bool,
 }
 
-/// Shows a reader what is new in one stream, behind `after` unless a group knows better. False if nothing is.
+/// Writes the new entries of one stream: those behind `after`, or behind the group's last id. Returns false if there are none.
 pub(crate) fn show_news(
     keyspace: &mut Keyspace,
     key: &[u8],
@@ -289,14 +289,14 @@ pub(crate) fn show_news(
     Ok(is_shown)
 }
 
-/// What stands before the entries of the one stream of a reply.
+/// Writes the header of a reply with one stream.
 fn write_header(key: &[u8], out: &mut Reply) {
     out.named_list(1);
     out.named();
     out.bulk(key);
 }
 
-/// Shows what is new to the group and makes it pending, unless it needs no acknowledgement.
+/// Writes the group's new entries and makes them pending, except with NOACK.
 fn write_news(group: &mut Group, stream: &Stream, pending: Option<&Pending>, count: usize, out: &mut Reply) {
     let from = group.last_id.next().unwrap_or(Id::MAX);
     write_all(stream.range(from, Id::MAX), count, out);
@@ -306,7 +306,7 @@ fn write_news(group: &mut Group, stream: &Stream, pending: Option<&Pending>, cou
     }
 }
 
-/// Shows again what a consumer has pending behind an id; what was deleted in the meantime has no fields.
+/// Writes a consumer's pending entries behind an id again. A deleted entry has no fields.
 fn write_pending(
     group: &mut Group,
     stream: &Stream,
@@ -393,7 +393,7 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
         query.idle_min_ms == 0 || idle_ms(now_ms, pending.delivered_ms) >= query.idle_min_ms
     };
     let found: Vec<(&Id, &Pending)> = match query.consumer {
-        // What others have is not even looked at: it may be much more.
+        // Other consumers' entries are not read: there may be many more.
         Some(name) => {
             let ids =
                 group.consumer(name).into_iter().flat_map(|consumer| consumer.pending().range(query.from..));
@@ -419,12 +419,12 @@ pub(crate) fn xpending(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut
     Ok(())
 }
 
-/// Negative if the clock was set back. Instants may be anything that a client or a dump named.
+/// Negative if the clock was set back. Clients and dumps can name any instant.
 fn idle_ms(now_ms: u64, delivered_ms: u64) -> i64 {
     (now_ms as i64).wrapping_sub(delivered_ms as i64)
 }
 
-/// How much is pending, from where to where, and for whom.
+/// Writes the number of pending entries, their first and last id, and the consumers.
 fn write_summary(group: &Group, out: &mut Reply) {
     out.array(4);
     out.integer(group.pending().len() as i64);
@@ -447,7 +447,7 @@ fn write_summary(group: &Group, out: &mut Reply) {
     }
 }
 
-/// What XCLAIM is told behind the ids.
+/// The options of XCLAIM behind the ids.
 struct Claim {
     ids: Vec<Id>,
     delivered_ms: u64,
@@ -485,7 +485,7 @@ impl Claim {
             }
             at += usize::from(!is(word, "FORCE") && !is(word, "JUSTID"));
         }
-        // A time that makes no sense is now.
+        // A negative time, or one in the future, counts as now.
         claim.delivered_ms = if (0..=now).contains(&delivered) { delivered as u64 } else { now_ms };
         claim.deliveries = u64::try_from(deliveries).ok();
         Ok(claim)
@@ -537,7 +537,7 @@ fn write_claimed(stream: &Stream, ids: &[Id], just_ids: bool, out: &mut Reply) {
 
 pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     let (key, name, now_ms) = (request.arg(1), request.arg(2), keyspace.now_ms);
-    // Redis looks the key up first, and says last what is wrong with it.
+    // Redis looks the key up first and reports a wrong type last.
     keyspace.find(key);
     keyspace.stats.count(false);
     let idle_min_ms = resp::integer::parse_i64(request.arg(4)).ok_or(Error::AUTOCLAIM_MIN_IDLE)?.max(0);
@@ -563,7 +563,7 @@ pub(crate) fn xautoclaim(keyspace: &mut Keyspace, request: &Request<'_>, out: &m
     edit(keyspace, key, name, |group, stream| {
         let (mut claimed, mut deleted) = (Vec::new(), Vec::new());
         let mut looked_at: Vec<Id> = Vec::new();
-        // Ten times as many entries are looked at as are wanted.
+        // As in Redis, at most ten times the count of entries are read.
         let ids: Vec<Id> = group.pending().range(from..).map(|(id, _)| *id).take(count * 10).collect();
         for id in ids {
             if claimed.len() + deleted.len() == count {

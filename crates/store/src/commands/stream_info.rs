@@ -1,4 +1,4 @@
-//! XINFO: what can be said of a stream, its groups and their consumers.
+//! XINFO: information about a stream, its groups and their consumers.
 
 use resp::Request;
 
@@ -39,7 +39,7 @@ pub(crate) fn xinfo(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
     Ok(())
 }
 
-/// How much FULL shows, if it is given.
+/// The count of FULL, if FULL is given.
 fn full_count(request: &Request<'_>) -> Result<Option<usize>, Error> {
     let wrong = || Error::SubcommandSyntax(shown(request.arg(1)), "XINFO");
     let is_full = request.get(3).is_some_and(|word| is(word, "FULL"));
@@ -54,7 +54,7 @@ fn full_count(request: &Request<'_>) -> Result<Option<usize>, Error> {
     }
 }
 
-/// Entries that FULL shows if it is not told how many.
+/// Default count of FULL.
 const FULL_COUNT: usize = 10;
 
 fn write_stream(stream: &Stream, full: Option<usize>, out: &mut Reply) {
@@ -102,7 +102,7 @@ fn write_name(name: &[u8], out: &mut Reply) {
     out.bulk(name);
 }
 
-/// How far a group is.
+/// Progress of a group.
 fn write_progress(stream: &Stream, group: &Group, out: &mut Reply) {
     out.bulk(b"last-delivered-id");
     write_id(group.last_id, out);
@@ -171,8 +171,8 @@ fn write_full_group(stream: &Stream, name: &[u8], group: &Group, count: usize, o
     }
 }
 
-/// Nodes of the radix tree in which Redis would keep `keys`, which are in order and have their first `depth` bytes in
-/// common: one for bytes that all share, one where they part, one at the end of each.
+/// Nodes of the radix tree in which Redis would keep `keys`. The keys are in order and share their first `depth` bytes. A node
+/// stands for shared bytes, for a fork, and for the end of each key.
 fn tree_nodes(keys: &[[u8; 16]], depth: usize) -> usize {
     let (Some(first), Some(last)) = (keys.first(), keys.last()) else { return 1 };
     let shared = first[depth..].iter().zip(&last[depth..]).take_while(|(one, other)| one == other).count();

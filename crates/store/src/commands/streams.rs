@@ -11,7 +11,7 @@ use crate::values::stream::{Found, Id, Keep, NODE_ENTRIES_MAX, Stream, Trim};
 
 type Done = Result<(), Error>;
 
-/// An id that has both of its numbers, or whose second one is `missing_seq`.
+/// A complete id, or one whose second number is `missing_seq`.
 pub(crate) fn parse_id(arg: &[u8], missing_seq: u64) -> Result<Id, Error> {
     let (ms, seq) = match arg.iter().position(|&byte| byte == b'-') {
         Some(at) => (&arg[..at], Some(&arg[at + 1..])),
@@ -26,7 +26,7 @@ fn natural(text: &[u8]) -> Option<u64> {
     std::str::from_utf8(text.trim_ascii_start()).ok()?.parse().ok()
 }
 
-/// The lower bound of a range; an id with a parenthesis does not belong to it.
+/// The lower bound of a range; a parenthesis excludes the id.
 pub(crate) fn parse_from(arg: &[u8]) -> Result<Id, Error> {
     match arg {
         b"-" => Ok(Id::MIN),
@@ -36,7 +36,7 @@ pub(crate) fn parse_from(arg: &[u8]) -> Result<Id, Error> {
     }
 }
 
-/// The upper bound of a range, in the same way.
+/// The upper bound of a range; a parenthesis excludes the id.
 pub(crate) fn parse_to(arg: &[u8]) -> Result<Id, Error> {
     match arg {
         b"-" => Ok(Id::MIN),
@@ -59,14 +59,14 @@ pub(crate) fn write_found(found: &Found<'_>, out: &mut Reply) {
     found.each(|field| out.bulk(field));
 }
 
-/// An array of what is found, as many as there are up to `count`.
+/// Writes an array of at most `count` entries.
 pub(crate) fn write_all<'s>(all: impl Iterator<Item = Found<'s>>, count: usize, out: &mut Reply) {
     let found: Vec<Found<'_>> = all.take(count).collect();
     out.array(found.len());
     found.iter().for_each(|found| write_found(found, out));
 }
 
-/// The id that XADD is given.
+/// The id argument of XADD.
 #[derive(Clone, Copy)]
 enum Wanted {
     Now,
@@ -95,11 +95,11 @@ impl Wanted {
     }
 }
 
-/// What stands in front of the id of XADD, and behind the key of XTRIM.
+/// The options in front of the id of XADD, and behind the key of XTRIM.
 struct Options {
     trim: Option<Trim>,
     makes_no_stream: bool,
-    /// Place of the id, or the end.
+    /// Index of the id, or of the end.
     end: usize,
     wanted: Wanted,
 }
@@ -228,7 +228,7 @@ fn show(
     let mut count = None;
     for at in (4..request.len()).step_by(2) {
         let value = request.get(at + 1).filter(|_| is(request.arg(at), "COUNT")).ok_or(Error::Syntax)?;
-        // -1 is what Redis has for no COUNT at all, but a negative one is made a zero.
+        // Redis uses -1 for a missing COUNT, but turns a negative one into 0.
         count = Some(usize::try_from(integer(value)?).unwrap_or_default());
     }
     let Some(stream) = keyspace.read::<Stream>(request.arg(1))? else {
@@ -267,7 +267,7 @@ pub(crate) fn xdel(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Rep
     Ok(())
 }
 
-/// All ids, or an error if one is none.
+/// All ids; an error if one is invalid.
 pub(crate) fn parse_ids<'a>(args: impl Iterator<Item = &'a [u8]>) -> Result<Vec<Id>, Error> {
     args.map(|arg| parse_id(arg, 0)).collect()
 }
@@ -308,14 +308,14 @@ pub(crate) fn xsetid(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut R
     Ok(())
 }
 
-/// What stands in front of the keys of XREAD and XREADGROUP.
+/// The options in front of the keys of XREAD and XREADGROUP.
 #[derive(Default)]
 pub(crate) struct Reading<'a> {
-    /// How long to wait, in milliseconds: 0 for ever. Without it there is no wait.
+    /// Timeout in milliseconds: 0 waits without end. Without it there is no wait.
     pub(crate) block_ms: Option<i64>,
     /// 0 for no limit.
     count: usize,
-    /// Place of the first key.
+    /// Index of the first key.
     first: usize,
     pub(crate) streams: usize,
     pub(crate) group: Option<(&'a [u8], &'a [u8])>,
@@ -367,7 +367,7 @@ impl<'a> Reading<'a> {
         if by_group && reading.group.is_none() { Err(Error::XREADGROUP_NEEDS_GROUP) } else { Ok(reading) }
     }
 
-    /// A key with its id.
+    /// Each key with its id.
     pub(crate) fn pair<'r>(&self, request: &Request<'r>, at: usize) -> (&'r [u8], &'r [u8]) {
         let place = self.first + at;
         (request.arg(place), request.arg(place + self.streams))
@@ -382,13 +382,13 @@ impl<'a> Reading<'a> {
         if self.count == 0 { usize::MAX } else { self.count }
     }
 
-    /// The same for who had to wait: nobody shall get a whole stream because of an id that was too low.
+    /// The count after a wait. It is limited, so that an id that was too low does not return a whole stream.
     pub(crate) fn count_after_wait(&self) -> usize {
         if self.count == 0 { COUNT_AFTER_WAIT } else { self.count }
     }
 }
 
-/// XREAD without its wait. If there is nothing new, nothing is written, and the ids are given behind which it would be.
+/// XREAD without its wait. If there is no new entry, it writes nothing and returns the ids behind which it waits.
 pub(crate) fn read_new(
     keyspace: &mut Keyspace,
     reading: &Reading<'_>,

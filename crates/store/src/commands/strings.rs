@@ -22,7 +22,7 @@ pub(crate) fn get(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
     Ok(())
 }
 
-/// What SET and GETEX can be told behind their arguments.
+/// The options of SET and GETEX.
 #[derive(Default)]
 struct Options<'a> {
     if_absent: bool,
@@ -100,7 +100,7 @@ pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
     Ok(())
 }
 
-/// Gives `key` a text that stays.
+/// Stores a text without expiry.
 #[inline]
 fn set_text(keyspace: &mut Keyspace, key: &[u8], text: &[u8]) {
     keyspace.set(key, Value::Text(text.to_vec()), NEVER);
@@ -184,7 +184,7 @@ pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
 pub(crate) fn mget(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
     out.array(request.len() - 1);
     for key in request.args().skip(1) {
-        // A key of another type is nil here and no error.
+        // A key of another type counts as nil.
         write_text(keyspace.read::<Text>(key).unwrap_or_default(), out);
     }
     Ok(())
@@ -331,7 +331,7 @@ pub(crate) fn byte_range(start: i64, end: i64, len: usize) -> Option<(usize, usi
     if start < 0 && end < 0 && start > end { None } else { clamped_range(start, end, len) }
 }
 
-/// As [`byte_range`], but bounds in the wrong order may meet at the first byte: BITPOS alone does that.
+/// As [`byte_range`], but bounds in the wrong order may meet at the first byte. Only BITPOS needs this.
 pub(crate) fn clamped_range(start: i64, end: i64, len: usize) -> Option<(usize, usize)> {
     let len = i64::try_from(len).ok()?;
     let clamp = |index: i64| if index < 0 { index.saturating_add(len).max(0) } else { index };

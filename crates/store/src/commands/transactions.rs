@@ -26,7 +26,7 @@ pub(crate) fn discard(store: &mut Store, caller: CallerId, _: &Request<'_>, out:
     Ok(())
 }
 
-/// Ends a transaction and its watches. What was queued is given, if there was one.
+/// Ends a transaction and its watches. Returns the transaction, if there was one.
 pub(crate) fn abandon(store: &mut Store, caller: CallerId) -> Option<Transaction> {
     let transaction = store.callers.running(caller).extras.as_mut()?.transaction.take();
     forget_watched(store, caller);
@@ -60,7 +60,7 @@ pub(crate) fn exec(store: &mut Store, caller: CallerId, _: &Request<'_>, out: &m
     Ok(())
 }
 
-/// Whether a watched key was changed, or its time came to an end.
+/// Whether a watched key changed or expired.
 pub(crate) fn is_watched_changed(store: &mut Store, caller: CallerId) -> bool {
     let Some(extras) = store.callers.running(caller).extras.as_ref() else { return false };
     let keyspace = &mut store.keyspace;
@@ -109,11 +109,11 @@ mod tests {
     use crate::testing::World;
     use crate::{EvictionPolicy, StoreSettings};
 
-    /// What was said and then happens.
+    /// Requests, and the expected reply to EXEC.
     struct Case {
-        /// By the connection whose transaction it is.
+        /// Sent by the connection with the transaction.
         before: &'static [&'static str],
-        /// By another one.
+        /// Sent by another connection.
         between: &'static [&'static str],
         exec: &'static str,
     }
@@ -148,7 +148,7 @@ mod tests {
                 between: &[],
                 exec: "*2 *-1 $-1",
             },
-            // What is done to groups is no change of the stream, though a new cardinality is one of the text.
+            // Changes of groups are no changes of the stream. A new cached cardinality is a change of the string.
             Case {
                 before: &["XGROUP CREATE x g 0 MKSTREAM", "WATCH x", "MULTI"],
                 between: &[

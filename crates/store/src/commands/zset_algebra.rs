@@ -14,7 +14,7 @@ use crate::values::zset::Zset;
 
 type Done = Result<(), Error>;
 
-/// Which members are in the result.
+/// Operation that selects the members of the result.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Join {
     Inter,
@@ -22,7 +22,7 @@ enum Join {
     Diff,
 }
 
-/// How two scores of one member become one.
+/// Operation that combines two scores of one member.
 #[derive(Clone, Copy)]
 enum Aggregate {
     Sum,
@@ -41,18 +41,18 @@ impl Aggregate {
     }
 }
 
-/// A request taken apart.
+/// A parsed request.
 struct Query<'k> {
     sources: Vec<Source<'k>>,
     weights: Vec<f64>,
     aggregate: Aggregate,
     with_scores: bool,
-    /// Members at which ZINTERCARD stops to count.
+    /// Count at which ZINTERCARD stops.
     limit: usize,
 }
 
 impl<'k> Query<'k> {
-    /// `first` is the place of the number of keys.
+    /// `first` is the index of the number of keys.
     fn parse(
         keyspace: &'k Keyspace,
         request: &Request<'_>,
@@ -65,7 +65,7 @@ impl<'k> Query<'k> {
         if count > request.len() - first - 1 {
             return Err(Error::Syntax);
         }
-        // Before the options, as in Redis: of two mistakes the same one is named.
+        // Checked before the options, so that a request with two errors gets the same one as from Redis.
         let keys = request.args().skip(first + 1).take(count);
         let mut query = Query {
             sources: keys.map(|key| Source::of(keyspace, key)).collect::<Result<_, _>>()?,
@@ -114,7 +114,7 @@ impl<'k> Query<'k> {
         let mut weighted: Vec<(&Source<'_>, f64)> =
             self.sources.iter().zip(self.weights.iter().copied()).collect();
         if join != Join::Diff {
-            // The smallest first, as in Redis: the order decides how sums are rounded.
+            // The smallest set comes first, as in Redis: the order determines how sums are rounded.
             weighted.sort_by_key(|(source, _)| source.len());
         }
         let (first, others) = weighted.split_first().expect("there is at least one key");
@@ -122,7 +122,7 @@ impl<'k> Query<'k> {
         match join {
             Join::Union => weighted.iter().for_each(|source| self.add(source, &mut result)),
             Join::Inter => first.0.each(&mut |member, score| {
-                // Only the first product is checked for NaN; Redis's sums are.
+                // Only the first product is checked for NaN here. Redis checks its sums.
                 let joined = others.iter().try_fold(not_nan(score * first.1), |joined, (source, weight)| {
                     Some(self.aggregate.of(joined, source.score(member)? * weight))
                 });
@@ -137,7 +137,7 @@ impl<'k> Query<'k> {
         result
     }
 
-    /// One part of a union.
+    /// One operand of a union.
     fn add(&self, (source, weight): &(&Source<'_>, f64), result: &mut Zset) {
         source.each(&mut |member, score| {
             let score = not_nan(score * weight);
@@ -147,7 +147,7 @@ impl<'k> Query<'k> {
     }
 }
 
-/// What a key contributes.
+/// The value of one operand.
 enum Source<'k> {
     Nothing,
     Set(&'k crate::values::set::Set),

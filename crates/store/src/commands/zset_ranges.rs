@@ -1,6 +1,6 @@
 //! Commands on ranges of sorted sets: by rank, by score, by the bytes of the members.
 //!
-//! Every range becomes a half-open range of ranks; what is done with it does not care where it came from.
+//! Every range becomes a half-open range of ranks. The commands then work on ranks alone.
 
 use resp::Request;
 
@@ -15,14 +15,14 @@ use crate::values::zset::{Scored, Zset};
 
 type Done = Result<(), Error>;
 
-/// Which members, without order and limit.
+/// The members of a range, without order and limit.
 enum Range<'a> {
     Rank(i64, i64),
     Score(Bound<f64>, Bound<f64>),
     Lex(LexBound<'a>, LexBound<'a>),
 }
 
-/// A bound that belongs to the range or not.
+/// An inclusive or exclusive bound.
 struct Bound<T> {
     value: T,
     is_outside: bool,
@@ -104,7 +104,7 @@ fn lex_bound(arg: &[u8]) -> Result<LexBound<'_>, Error> {
     }
 }
 
-/// By what a range is given.
+/// Unit of a range.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum By {
     Rank,
@@ -112,22 +112,22 @@ enum By {
     Lex,
 }
 
-/// A whole ZRANGE: which members, in which order, how many of them.
+/// A parsed ZRANGE: members, order and limit.
 struct Query<'a> {
     range: Range<'a>,
     reversed: bool,
     offset: i64,
-    /// Negative: no limit.
+    /// Negative for no limit.
     limit: i64,
     with_scores: bool,
 }
 
-/// What an old command says by its name and ZRANGE by options.
+/// The options that an old command implies by its name.
 #[derive(Clone, Copy)]
 struct Form {
     by: By,
     reversed: bool,
-    /// Place of the first bound.
+    /// Index of the first bound.
     first: usize,
     takes_form: bool,
     takes_scores: bool,
@@ -174,7 +174,7 @@ impl<'a> Query<'a> {
         Ok(Query { range, reversed, offset, limit, with_scores })
     }
 
-    /// The half-open range of ranks that is left after the limit.
+    /// The half-open range of ranks within the limit.
     fn ranks(&self, zset: &Zset) -> (usize, usize) {
         let (from, to) = self.range.ranks(zset, self.reversed);
         let Ok(offset) = usize::try_from(self.offset) else { return (0, 0) };

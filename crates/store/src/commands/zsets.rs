@@ -26,7 +26,7 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// The options, and the place of the first score.
+    /// The options, and the index of the first score.
     fn parse(request: &Request<'_>) -> (Options, usize) {
         let mut options = Options::default();
         for (at, word) in request.args().enumerate().skip(2) {
@@ -61,7 +61,7 @@ impl Options {
         Ok(())
     }
 
-    /// The score that the member is to have; `None` if it stays as it is.
+    /// The new score of the member; `None` if it does not change.
     fn score(self, old: Option<f64>, given: f64) -> Result<Option<f64>, Error> {
         let Some(old) = old else { return Ok((!self.if_present).then_some(given)) };
         if self.if_absent {
@@ -76,7 +76,7 @@ impl Options {
     }
 }
 
-/// What ZADD did.
+/// Result of ZADD for one member.
 #[derive(Default)]
 pub(crate) struct Added {
     pub(crate) new: i64,
@@ -199,7 +199,7 @@ pub(crate) fn zpopmax(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
     pop(keyspace, request, Side::Highest, out)
 }
 
-/// Which member goes next.
+/// Side from which the next member is popped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Side {
     Lowest,
@@ -229,7 +229,7 @@ fn pop(keyspace: &mut Keyspace, request: &Request<'_>, side: Side, out: &mut Rep
     }
     let count = request.get(2).map_or(Ok(1), positive)?;
     let popped = take(keyspace, request.arg(1), side, count)?.unwrap_or_default();
-    // Without a count RESP3 has one flat pair too.
+    // In RESP3 a reply without count is one flat pair too.
     if request.len() == 2 {
         out.array(2 * popped.len());
         popped.iter().for_each(|scored| write_flat(scored, out));
@@ -354,7 +354,7 @@ pub(crate) fn write_flat(scored: &Scored, out: &mut Reply) {
     out.double(scored.score);
 }
 
-/// Stores the result of a command and tells its length; an empty one removes the key.
+/// Stores the result of a command and writes its length. An empty result removes the key.
 pub(crate) fn store(keyspace: &mut Keyspace, key: &[u8], zset: Zset, name: &'static str, out: &mut Reply) {
     out.integer(zset.len() as i64);
     keyspace.set_result(key, zset.into_value(), Class::Zset, name);

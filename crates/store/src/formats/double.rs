@@ -2,8 +2,8 @@
 
 use crate::formats::literal::{Decimal, Digits, Hexadecimal, Literal};
 
-/// Reads all of `text` as `strtod` does, by the stricter rules for arguments: no NaN, no blanks in front, no number that
-/// becomes infinite or zero only because it does not fit.
+/// Reads all of `text` as `strtod` does, by the stricter rules for arguments. It rejects NaN, leading blanks, and a number that
+/// overflows to infinity or underflows to zero.
 pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     let literal = Literal::whole(text)?;
     let number = Number::of(literal);
@@ -11,7 +11,7 @@ pub(crate) fn parse(text: &[u8]) -> Option<f64> {
     (!(number.is_out_of_range && is_extreme)).then_some(number.value)
 }
 
-/// Reads a C string: what does not fit becomes infinite or zero, and nothing is a zero. The rule for score ranges.
+/// Reads a C string. Overflow gives infinity, underflow gives zero, and an empty text is zero. Score ranges use this rule.
 pub(crate) fn parse_loosely(text: &[u8]) -> Option<f64> {
     if is_empty(text) {
         Some(0.0)
@@ -20,7 +20,7 @@ pub(crate) fn parse_loosely(text: &[u8]) -> Option<f64> {
     }
 }
 
-/// Reads a C string, but no number for which `strtod` sets `ERANGE`: the rule of SORT.
+/// Reads a C string, but rejects numbers for which `strtod` sets `ERANGE`: the rule of SORT.
 pub(crate) fn parse_in_range(text: &[u8]) -> Option<f64> {
     if is_empty(text) {
         return Some(0.0);
@@ -29,12 +29,12 @@ pub(crate) fn parse_in_range(text: &[u8]) -> Option<f64> {
     (!number.is_out_of_range).then_some(number.value)
 }
 
-/// Whether a C string ends where it begins.
+/// Whether a C string is empty.
 fn is_empty(text: &[u8]) -> bool {
     text.first().is_none_or(|&byte| byte == 0)
 }
 
-/// What `strtod` gives, and whether it sets `ERANGE`: the number is too large, or too small to be normalised and not exact.
+/// The result of `strtod`, and whether it sets `ERANGE`: the number is too large, or denormal and not exact.
 struct Number {
     value: f64,
     is_out_of_range: bool,
@@ -66,7 +66,7 @@ impl Number {
         if top >= MAX_EXPONENT {
             return Number { value: f64::INFINITY, is_out_of_range: true };
         }
-        // The power of two of the last bit that is kept, and how many bits are below it.
+        // The power of two of the last kept bit, and the number of bits below it.
         let last = (top - (MANTISSA_DIGITS - 1)).max(MIN_POWER);
         let dropped = last - number.exponent;
         let (kept, is_exact) = rounded(number, dropped);
@@ -90,10 +90,10 @@ fn is_lost(decimal: Decimal<'_>, value: f64) -> bool {
     if value == f64::MIN_POSITIVE { given < exact } else { given != exact }
 }
 
-/// The mantissa without its last `dropped` bits, to even if two are equally near; and whether nothing was lost.
+/// The mantissa without its last `dropped` bits, rounded half to even, and whether it is exact.
 fn rounded(number: Hexadecimal, dropped: i64) -> (u64, bool) {
     if dropped <= 0 {
-        // So few bits that all are kept.
+        // All bits are kept.
         return ((number.mantissa << dropped.unsigned_abs()) as u64, true);
     }
     let Some(shift) = u32::try_from(dropped).ok().filter(|&shift| shift <= u128::BITS) else {
@@ -106,7 +106,7 @@ fn rounded(number: Hexadecimal, dropped: i64) -> (u64, bool) {
     ((kept + u128::from(rounds_up)) as u64, rest == 0 && !number.has_more)
 }
 
-/// Two to the power of `exponent`, from [`MIN_POWER`] to what a double can be.
+/// Two to the power of `exponent`, from [`MIN_POWER`] to the highest power of a double.
 fn power_of_two(exponent: i64) -> f64 {
     let bits = match exponent {
         _ if exponent < MIN_EXPONENT => 1 << (exponent - MIN_POWER),
@@ -129,7 +129,7 @@ pub(crate) fn write(out: &mut Vec<u8>, value: f64) {
     if value.is_infinite() {
         return out.extend_from_slice(if value > 0.0 { b"inf" } else { b"-inf" });
     }
-    // Most scores are small integers, which %.17g prints as such.
+    // Most scores are small integers, which %.17g prints without a fraction.
     if value.abs() < 1e15 && value.fract() == 0.0 && (value != 0.0 || value.is_sign_positive()) {
         return out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
     }

@@ -1,8 +1,8 @@
 //! The 80-bit floating point numbers with which Redis on x86 computes INCRBYFLOAT and HINCRBYFLOAT: read, added and
 //! printed as `strtold`, `+` and `%.17Lf` do it.
 //!
-//! With doubles, 0.1 + 0.2 would be 0.30000000000000004 where Redis says 0.3. Numbers that are too small to be normalised
-//! keep all of their digits here; no command prints so many.
+//! With doubles, 0.1 + 0.2 would be 0.30000000000000004 where Redis replies 0.3. Denormal numbers keep all their digits here.
+//! No command prints enough digits to show this.
 
 use std::fmt;
 
@@ -34,7 +34,7 @@ impl Extended {
         value.filter(|value| value.fits())
     }
 
-    /// Whether it is neither too large nor so small that the nearest number is zero.
+    /// Whether the number is neither too large nor rounded to zero.
     fn fits(self) -> bool {
         let is_half_of_least = self.exponent == EXPONENT_MIN && self.mantissa == 1 << 63;
         let is_above_zero = self.exponent >= EXPONENT_MIN && !is_half_of_least;
@@ -66,7 +66,7 @@ impl Extended {
         let difference = large.exponent.abs_diff(small.exponent);
         let one = u128::from(large.mantissa) << ALIGN_BITS;
         let two = u128::from(small.mantissa) << ALIGN_BITS;
-        // What is shifted out counts as a lowest bit, which is far below the one that is rounded.
+        // Bits that are shifted out set the lowest bit. It is far below the bit that is rounded.
         let shifted = two.checked_shr(difference).unwrap_or_default();
         let lost = shifted.checked_shl(difference).unwrap_or_default() != two;
         let two = shifted | u128::from(lost);
@@ -104,7 +104,7 @@ impl fmt::Display for Extended {
     }
 }
 
-/// The nearest number to `decimal`, unless its exponent alone says that it does not fit.
+/// The nearest number to `decimal`; `None` if its exponent alone shows that it does not fit.
 fn rounded_decimal(negative: bool, decimal: Decimal<'_>) -> Option<Extended> {
     if decimal.is_zero() {
         return Some(Extended { negative, ..Extended::default() });
@@ -118,7 +118,7 @@ fn rounded_decimal(negative: bool, decimal: Decimal<'_>) -> Option<Extended> {
     if exponent >= 0 {
         powers_of_ten(exponent.unsigned_abs()).for_each(|power| number.multiply_add(power, 0));
     } else {
-        // Enough bits that at least 66 are left: one power of ten takes less than 10/3.
+        // At least 66 bits are left: each power of ten removes less than 10/3 bits.
         let shift = exponent.unsigned_abs() * 10 / 3 + 70;
         number.shift_left(shift);
         binary_exponent = -(shift as i32);
@@ -130,7 +130,7 @@ fn rounded_decimal(negative: bool, decimal: Decimal<'_>) -> Option<Extended> {
     Some(rounded(negative, top, binary_exponent + dropped as i32, lost || dropped_any))
 }
 
-/// The nearest number to `number`, unless its exponent alone says that it does not fit.
+/// The nearest number to `number`; `None` if its exponent alone shows that it does not fit.
 fn rounded_hexadecimal(negative: bool, number: Hexadecimal) -> Option<Extended> {
     if number.mantissa == 0 {
         return Some(Extended { negative, ..Extended::default() });
@@ -146,7 +146,7 @@ fn powers_of_ten(exponent: u32) -> impl Iterator<Item = u32> {
     whole.chain(std::iter::once(10_u32.pow(exponent % 9)))
 }
 
-/// The nearest number, to even if two are equally near. `lost` says that there was more behind the lowest bit.
+/// The nearest number, rounded half to even. `lost` says whether set bits were dropped below the lowest one.
 fn rounded(negative: bool, value: u128, exponent: i32, lost: bool) -> Extended {
     if value == 0 {
         return Extended::default();
@@ -207,7 +207,7 @@ impl Big {
         }
     }
 
-    /// Divides and gives the rest.
+    /// Divides and returns the remainder.
     fn divide(&mut self, divisor: u32) -> u32 {
         let mut rest = 0_u64;
         for digit in self.0.iter_mut().rev() {
@@ -225,7 +225,7 @@ impl Big {
         self.trim();
     }
 
-    /// The highest digits as one number, how many bits are below them, and whether any of those is set.
+    /// The highest digits as one number, the count of bits below them, and whether any of those is set.
     fn top(&self) -> (u128, u32, bool) {
         let below = self.0.len().saturating_sub(4);
         let top = self.0[below..].iter().rev().fold(0_u128, |top, &digit| top << 32 | u128::from(digit));

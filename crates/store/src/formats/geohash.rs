@@ -1,5 +1,5 @@
-//! Places on the earth as integers of 52 bits, which are the scores of GEO's sorted sets, and the cells of a grid in
-//! which a search looks for them. All arithmetic is in Redis's order: replies show four digits of metres, scores all.
+//! Places on the earth as integers of 52 bits, which are the scores of GEO's sorted sets. A search looks for them in the cells
+//! of a grid. All arithmetic is in Redis's order: replies show four digits of metres and all digits of scores.
 
 /// A place in degrees.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -8,7 +8,7 @@ pub(crate) struct Place {
     pub(crate) latitude: f64,
 }
 
-/// The bounds of what can be stored, those of web maps: near the poles there is nothing.
+/// The bounds of coordinates, those of web maps. They exclude the poles.
 pub(crate) const LONGITUDE_MAX: f64 = 180.0;
 pub(crate) const LATITUDE_MAX: f64 = 85.051_128_78;
 
@@ -25,7 +25,7 @@ const RADIANS_PER_DEGREE: f64 = std::f64::consts::PI / 180.0;
 impl Place {
     /// The place of a score, in the middle of its cell.
     pub(crate) fn from_score(score: f64) -> Place {
-        // Scores that are no places become what C's cast to an unsigned integer makes of them on x86.
+        // A score that is no place is cast to an unsigned integer as in C on x86.
         let bits = match score {
             _ if score < 2_f64.powi(63) => score as i64 as u64,
             _ if score < 2_f64.powi(64) => score as u64,
@@ -59,7 +59,7 @@ impl Place {
         let (lon, other_lon) = (radians(self.longitude), radians(other.longitude));
         let u = ((other_lat - lat) / 2.0).sin();
         let v = ((other_lon - lon) / 2.0).sin();
-        // Redis takes the shorter way along a meridian, which gives other last digits.
+        // On one meridian Redis uses a shorter formula, which gives other last digits.
         if v == 0.0 {
             return EARTH_RADIUS_M * (other_lat - lat).abs();
         }
@@ -75,7 +75,7 @@ fn degrees(radians: f64) -> f64 {
     radians / RADIANS_PER_DEGREE
 }
 
-/// What a search covers.
+/// The shape of a search.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Shape {
     Circle { radius_m: f64 },
@@ -83,7 +83,7 @@ pub(crate) enum Shape {
 }
 
 impl Shape {
-    /// How far `place` is from `center`, if the shape around that covers it.
+    /// Distance of `place` from `center`; `None` if it is outside of the shape.
     pub(crate) fn distance_m(self, center: Place, place: Place) -> Option<f64> {
         match self {
             Shape::Circle { radius_m } => {
@@ -110,14 +110,14 @@ impl Shape {
         }
     }
 
-    /// An area that covers it, about.
+    /// An area that covers the shape approximately.
     fn bounds(self, center: Place) -> Area {
         let (width_m, height_m) = match self {
             Shape::Circle { radius_m } => (radius_m, radius_m),
             Shape::Box { width_m, height_m } => (width_m / 2.0, height_m / 2.0),
         };
         let above = degrees(height_m / EARTH_RADIUS_M);
-        // The same width is more degrees the nearer it is to a pole.
+        // Towards a pole the same width spans more degrees.
         let widest = if center.latitude < 0.0 { center.latitude - above } else { center.latitude + above };
         let beside = degrees(width_m / EARTH_RADIUS_M / radians(widest).cos());
         Area {
@@ -127,8 +127,8 @@ impl Shape {
     }
 }
 
-/// The scores, from and without, between which a search has to look: the cell of the center and its neighbours, as far
-/// as the shape reaches into them. In the order in which Redis looks, which is that of unsorted replies.
+/// The half-open ranges of scores that a search visits: the cell of the center, and its neighbours as far as the shape reaches.
+/// They are in Redis's order, which is the order of unsorted replies.
 pub(crate) fn score_ranges(center: Place, shape: Shape) -> Vec<(f64, f64)> {
     let bounds = shape.bounds(center);
     let mut step = step_for(shape.radius_m(), center.latitude);
@@ -151,7 +151,7 @@ pub(crate) fn score_ranges(center: Place, shape: Shape) -> Vec<(f64, f64)> {
             || (north < 0 && no_south)
             || (north > 0 && no_north);
         let next = cell.moved(east, north);
-        // Only the cell before is looked at, and not the first one: there may be doubles, as in Redis.
+        // Only the previous cell is compared, and never the first. As in Redis, a cell may occur twice.
         let is_repeated = cells.len() > 1 && cells.last() == Some(&next);
         if !is_useless && !is_repeated {
             cells.push(next);
@@ -164,7 +164,7 @@ pub(crate) fn score_ranges(center: Place, shape: Shape) -> Vec<(f64, f64)> {
 const NEIGHBOURS: [(i8, i8); 9] =
     [(0, 0), (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (-1, 1), (1, -1), (-1, -1)];
 
-/// How fine a grid may be so that nine cells cover a circle.
+/// The finest grid in which nine cells cover a circle.
 fn step_for(radius_m: f64, latitude: f64) -> u32 {
     if radius_m == 0.0 {
         return STEP_MAX;
@@ -212,8 +212,8 @@ impl Cell {
         }
     }
 
-    /// The cell so many columns and rows further, around the earth if need be. The cell of the very edge lies outside of the
-    /// grid, and stays there in a direction in which it does not move.
+    /// The cell at this distance in columns and rows, around the earth if necessary. A cell on the very edge lies outside of
+    /// the grid. Without movement in a direction, its coordinate stays.
     fn moved(self, east: i8, north: i8) -> Cell {
         let mask = ((1_u64 << self.step) - 1) as u32;
         let along = |number: u32, by: i8| match by {
@@ -232,14 +232,14 @@ impl Cell {
             && self.moved(-1, 0).area().longitude.0 <= area.longitude.0
     }
 
-    /// The scores of all places in it, from and without.
+    /// The half-open range of the scores of all places in it.
     fn scores(self) -> (f64, f64) {
         let shift = 52 - self.step * 2;
         ((self.bits << shift) as f64, ((self.bits + 1) << shift) as f64)
     }
 }
 
-/// Puts a zero in front of each bit.
+/// Inserts a zero in front of each bit.
 fn spread(number: u32) -> u64 {
     let mut bits = u64::from(number);
     for (shift, mask) in [
@@ -254,7 +254,7 @@ fn spread(number: u32) -> u64 {
     bits
 }
 
-/// Every second bit, the lowest one first: what [`spread`] made.
+/// Every second bit, from the lowest: the inverse of [`spread`].
 fn gather(bits: u64) -> u32 {
     let mut bits = bits & 0x5555_5555_5555_5555;
     for (shift, mask) in [

@@ -6,7 +6,7 @@
 
 use resp::integer::parse_i64;
 
-/// A listpack that is being put together.
+/// A listpack under construction.
 pub(crate) struct Listpack {
     bytes: Vec<u8>,
     len: usize,
@@ -23,7 +23,7 @@ impl Listpack {
         self.len += 1;
     }
 
-    /// Appends `len` entries that are written already.
+    /// Appends `len` encoded entries.
     pub(crate) fn push_written(&mut self, entries: &[u8], len: usize) {
         self.bytes.extend_from_slice(entries);
         self.len += len;
@@ -42,7 +42,7 @@ impl Listpack {
         self.bytes.push(END);
         let size = self.bytes.len() as u32;
         self.bytes[..4].copy_from_slice(&size.to_le_bytes());
-        // 65535 stands for a number that does not fit.
+        // 65535 stands for an unknown number.
         let len = u16::try_from(self.len).unwrap_or(u16::MAX);
         self.bytes[4..6].copy_from_slice(&len.to_le_bytes());
         self.bytes
@@ -88,7 +88,7 @@ fn write_wide(encoding: u8, little: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(little);
 }
 
-/// Appends the length of the entry that begins at `start`: seven bits a byte, the highest first; all but the first have
+/// Appends the length of the entry that begins at `start`. Each byte has seven bits, the highest first. All but the first have
 /// the top bit set.
 fn finish_entry(start: usize, out: &mut Vec<u8>) {
     let len = out.len() - start;
@@ -110,7 +110,7 @@ fn back_len(len: usize) -> usize {
     }
 }
 
-/// An entry as it is written.
+/// An entry in its encoded form.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Entry<'a> {
     Integer(i64),
@@ -143,7 +143,7 @@ pub(crate) fn entries(bytes: &[u8]) -> Option<Vec<Entry<'_>>> {
     len.is_none_or(|len| len == found.len()).then_some(found)
 }
 
-/// The entries of a listpack as they are written, and how many they should be, if it says so.
+/// The encoded entries of a listpack, and their announced number, if known.
 pub(crate) fn body(bytes: &[u8]) -> Option<(&[u8], Option<usize>)> {
     let size = u32::from_le_bytes(*bytes.first_chunk()?) as usize;
     let announced = u16::from_le_bytes(*bytes.get(4..)?.first_chunk()?);
@@ -154,7 +154,7 @@ pub(crate) fn body(bytes: &[u8]) -> Option<(&[u8], Option<usize>)> {
     Some((bytes.get(HEADER_BYTES..bytes.len() - 1)?, len))
 }
 
-/// The entry at `at`, which then is behind it.
+/// The entry at `at`, which then moves behind it.
 pub(crate) fn next<'a>(body: &'a [u8], at: &mut usize) -> Option<Entry<'a>> {
     let (entry, len) = entry(body.get(*at..)?)?;
     *at += len + back_len(len);

@@ -1,6 +1,6 @@
-//! Numbers as C's `strtod` and `strtold` find them at the beginning of a text: decimal, hexadecimal and infinite.
+//! Numbers as C's `strtod` and `strtold` read them at the beginning of a text: decimal, hexadecimal and infinite.
 //!
-//! This module finds where a number ends and what it says. `double` and `extended` make values of it.
+//! This module finds the end of a number and its parts. `double` and `extended` compute values from them.
 
 /// A number as it was written.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -9,7 +9,7 @@ pub(crate) struct Literal<'a> {
     pub(crate) digits: Digits<'a>,
 }
 
-/// What stands behind the sign.
+/// The number without its sign.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Digits<'a> {
     Infinite,
@@ -17,7 +17,7 @@ pub(crate) enum Digits<'a> {
     Hexadecimal(Hexadecimal),
 }
 
-/// Digits before and behind the point, and the power of ten behind the `e`.
+/// Digits before and after the point, and the exponent after the `e`.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Decimal<'a> {
     pub(crate) whole: &'a [u8],
@@ -27,7 +27,7 @@ pub(crate) struct Decimal<'a> {
     pub(crate) text: &'a [u8],
 }
 
-/// `mantissa` times 2 to the power of `exponent`, and `has_more` bits that are set below the mantissa.
+/// `mantissa` times 2 to the power of `exponent`. `has_more` says whether bits below the mantissa are set.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Hexadecimal {
     pub(crate) mantissa: u128,
@@ -36,20 +36,20 @@ pub(crate) struct Hexadecimal {
 }
 
 impl<'a> Literal<'a> {
-    /// The number that is all of `text`. NaN is none: no command of Redis takes it.
+    /// The number that all of `text` spells. NaN is none: no command of Redis accepts it.
     pub(crate) fn whole(text: &'a [u8]) -> Option<Literal<'a>> {
         let (literal, rest) = Literal::first(text)?;
         rest.is_empty().then_some(literal)
     }
 
-    /// The number that is all of a C string, behind blanks: up to the first NUL of `text`.
+    /// The number in a C string, after blanks and up to the first NUL of `text`.
     pub(crate) fn of_c_string(text: &'a [u8]) -> Option<Literal<'a>> {
         let text = text.split(|&byte| byte == 0).next().unwrap_or_default();
         let blanks = text.iter().take_while(|byte| matches!(byte, b' ' | b'\t'..=b'\r')).count();
         Literal::whole(&text[blanks..])
     }
 
-    /// The number at the beginning of `text`, and what is behind it.
+    /// The number at the beginning of `text`, and the rest of `text`.
     fn first(text: &'a [u8]) -> Option<(Literal<'a>, &'a [u8])> {
         let (is_negative, unsigned) = match text {
             [b'-', rest @ ..] => (true, rest),
@@ -123,12 +123,12 @@ impl Hexadecimal {
     }
 }
 
-/// The digits at the beginning, and what is behind them.
+/// The digits at the beginning, and the rest.
 fn split_digits(text: &[u8], is_digit: fn(&u8) -> bool) -> (&[u8], &[u8]) {
     text.split_at(text.iter().take_while(|byte| is_digit(byte)).count())
 }
 
-/// The power behind `letter`, and what is behind it. A letter without a number does not belong to the number.
+/// The exponent after `letter`, and the rest. A letter without digits does not belong to the number.
 fn exponent(text: &[u8], letter: u8) -> (i64, &[u8]) {
     let [first, behind @ ..] = text else { return (0, text) };
     if first.to_ascii_lowercase() != letter {

@@ -1,12 +1,12 @@
-//! LZF, in which Redis compresses strings in dumps: pieces that came before are named by their distance.
+//! LZF, in which Redis compresses strings in dumps: repeated bytes are references to earlier ones.
 //!
-//! A byte below 32 says how many bytes follow as they are, less one. Any other is a length of three bits and the upper
-//! five bits of a distance, with another byte of length if the three bits are all set.
+//! A control byte below 32 is the number of literal bytes that follow, less one. Any other holds a length of three bits and the
+//! upper five bits of a distance. Another length byte follows if the three bits are all set.
 
-/// Finds what came before, by the hash of three bytes. Made once for many texts, because of its size.
+/// Compressor that finds earlier bytes by the hash of three. It is large, so one serves many texts.
 #[derive(Default)]
 pub(crate) struct Compressor {
-    /// Where three bytes of a hash were met last, with the number of the text above it.
+    /// The last position of each hash of three bytes, with the number of the text in the bits above it.
     places: Vec<u64>,
     text: u64,
 }
@@ -38,7 +38,7 @@ impl Compressor {
             at += len;
             literals_from = at;
             if at + 2 < bytes.len() {
-                // Of what is skipped, only the last two places are remembered.
+                // Of a match, only the last two positions are stored.
                 self.meet(bytes, at - 2);
                 self.meet(bytes, at - 1);
             }
@@ -50,7 +50,7 @@ impl Compressor {
         Some(out)
     }
 
-    /// Where three bytes like those at `at` were met last; from now on, that is here.
+    /// The last position of three bytes with the hash of those at `at`. The position becomes `at`.
     fn meet(&mut self, bytes: &[u8], at: usize) -> Option<usize> {
         let three = bytes[at..at + 3].iter().fold(0_u32, |three, &byte| three << 8 | u32::from(byte));
         let hash = (three >> (24 - HASH_BITS)).wrapping_sub(three.wrapping_mul(5)) & ((1 << HASH_BITS) - 1);
@@ -60,19 +60,19 @@ impl Compressor {
     }
 }
 
-/// Where `out` ends with so many literals and the byte in front of the next run of them. LZF gives up a little before
-/// there is no room.
+/// The end of `out` after this number of literals and the control byte of the next run. LZF gives up a little before the room
+/// ends.
 fn end(out: &[u8], literals: usize) -> usize {
     out.len() + literals + literals / usize::from(LITERAL_MAX) + 1
 }
 
-/// Redis does not use the very first byte, which it cannot tell from nothing.
+/// Redis never refers to the very first byte: its position is the mark of an empty entry.
 fn is_match(bytes: &[u8], from: usize, at: usize) -> bool {
     from > 0 && at - from <= DISTANCE_MAX && bytes[from..from + 3] == bytes[at..at + 3]
 }
 
 fn match_len(bytes: &[u8], from: usize, at: usize) -> usize {
-    // It stops before the last two bytes, but only looks after three, or after nineteen if there are so many.
+    // A match ends before the last two bytes. LZF compares at least three bytes, or 19 if there are enough.
     let len_max = match bytes.len() - at - 2 {
         left @ 0..=16 => left.max(3),
         left => left.clamp(19, MATCH_MAX),
@@ -99,7 +99,7 @@ fn write_match(distance: usize, len: usize, out: &mut Vec<u8>) {
 
 /// Decompresses `bytes`, which must make exactly `len`. `None` if they do not.
 pub(crate) fn decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
-    // Nothing is allocated because somebody announces it.
+    // An announced length allocates nothing before it is checked.
     if len / EXPANSION_MAX > bytes.len() {
         return None;
     }
@@ -120,7 +120,7 @@ pub(crate) fn decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
             let distance = (usize::from(control & 0x1f) << 8 | usize::from(*bytes.get(at)?)) + 1;
             at += 1;
             let from = out.len().checked_sub(distance)?;
-            // It may reach into what it makes itself.
+            // A reference may overlap the bytes that it produces.
             (from..from + count + 2).for_each(|place| out.push(out[place]));
         }
         if out.len() > len {
@@ -132,16 +132,16 @@ pub(crate) fn decompress(bytes: &[u8], len: usize) -> Option<Vec<u8>> {
 
 const LITERAL_MAX: u8 = 32;
 
-/// A length and a distance have so many bits.
+/// Bounds by the bits of a length and of a distance.
 const MATCH_MAX: usize = 264;
 const DISTANCE_MAX: usize = 1 << 13;
 
 const HASH_BITS: u32 = 16;
 
-/// Less is not worth it, says Redis.
+/// Redis does not use the compressed form to save less.
 const SAVED_MIN: usize = 4;
 
-/// Three bytes make 264 at most.
+/// Three bytes produce at most 264.
 const EXPANSION_MAX: usize = 88;
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Values in the form of Redis's RDB files, version 10: what DUMP gives and RESTORE takes.
+//! Values in the format of Redis's RDB files, version 10: the payload of DUMP and RESTORE.
 //!
-//! Written: the forms that Redis 7.0 writes. Read: those, older ones that are made of the same parts, and the two that
-//! Redis 7.2 added; not the ziplists and zipmaps that Redis wrote before 7.0. Nothing that is read is trusted: what is no value is `None`, and
-//! nothing is allocated by an announced size.
+//! This module writes the encodings that Redis 7.0 writes. It reads those, older ones that are made of the same parts, and the
+//! two that Redis 7.2 added. It does not read the ziplists and zipmaps of Redis before 7.0.
+//!
+//! Input is not trusted: an invalid value is `None`, and an announced size allocates nothing.
 
 use resp::integer::parse_i64;
 
@@ -35,11 +36,11 @@ const SET_LISTPACK: u8 = 20;
 const NODE_PLAIN: u64 = 1;
 const NODE_LISTPACK: u64 = 2;
 
-/// Redis's `list-max-listpack-size`, of -2, and what it adds to each element by estimate.
+/// Redis's `list-max-listpack-size` of -2, and its estimate of the overhead of an element.
 const NODE_BYTES_MAX: usize = 8 * 1024;
 const NODE_ENTRY_BYTES: usize = 8;
 
-/// A payload that is being written.
+/// A payload under construction.
 #[derive(Default)]
 pub(crate) struct Writer {
     pub(crate) bytes: Vec<u8>,
@@ -56,7 +57,7 @@ impl Writer {
     }
 }
 
-/// Appends the number of the form and the value in that form.
+/// Appends the type byte and the value in that encoding.
 pub(crate) fn write(value: &Value, out: &mut Writer) {
     match value {
         Value::Text(text) => {
@@ -142,7 +143,7 @@ fn write_zset(zset: &Zset, out: &mut Writer) {
     }
     out.push(ZSET);
     write_len(zset.len() as u64, out);
-    // From the highest, so that each that is read is put in at the front.
+    // From the highest score, so that a reader always inserts at the front.
     for scored in zset.iter().rev() {
         write_text(&scored.member, out);
         out.extend_from_slice(&scored.score.to_le_bytes());
@@ -181,7 +182,7 @@ pub(crate) fn write_text(text: &[u8], out: &mut Writer) {
     }
 }
 
-/// A text that is no integer: compressed if it is worth it.
+/// A text that is no integer: compressed if this saves enough.
 fn write_plain(text: &[u8], out: &mut Writer) {
     let compressed = if text.len() > PLAIN_BYTES_MAX { out.compressor.compress(text) } else { None };
     if let Some(bytes) = &compressed {
@@ -192,7 +193,7 @@ fn write_plain(text: &[u8], out: &mut Writer) {
     out.extend_from_slice(compressed.as_deref().unwrap_or(text));
 }
 
-/// Redis does not try to compress what is not longer.
+/// Redis compresses only longer texts.
 const PLAIN_BYTES_MAX: usize = 20;
 
 const LEN_32: u8 = 0x80;
@@ -202,7 +203,7 @@ const INT_16: u8 = 0xc1;
 const INT_32: u8 = 0xc2;
 const COMPRESSED: u8 = 0xc3;
 
-/// Reads a value with the number of its form in front. What is behind it does not matter.
+/// Reads a value with its type byte in front. Bytes behind the value are ignored.
 pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
     let mut reader = Reader { bytes };
     let value = match reader.byte()? {
@@ -268,7 +269,7 @@ pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
     (!value.is_gone()).then_some(value)
 }
 
-/// False if the member is there already, or the score is none.
+/// Returns false if the member exists already or the score is invalid.
 fn add(zset: &mut Zset, member: &[u8], score: f64) -> bool {
     let is_new = zset.score(member).is_none() && !score.is_nan();
     if is_new {
@@ -286,14 +287,14 @@ fn integers(bytes: &[u8]) -> Option<Vec<i64>> {
     is_whole.then(|| body.chunks_exact(width).map(little_endian).collect())
 }
 
-/// Shows pairs of entries of a listpack, until one is refused.
+/// Passes pairs of entries of a listpack to the closure until it refuses one.
 fn for_pairs(bytes: &[u8], mut take: impl FnMut(Entry<'_>, Entry<'_>) -> bool) -> Option<()> {
     let entries = listpack::entries(bytes)?;
     let is_taken = |pair: &[Entry<'_>]| pair.len() == 2 && take(pair[0], pair[1]);
     entries.chunks(2).all(is_taken).then_some(())
 }
 
-/// What is left to be read.
+/// The unread rest of a payload.
 pub(crate) struct Reader<'a> {
     bytes: &'a [u8],
 }
@@ -349,7 +350,7 @@ impl<'a> Reader<'a> {
         Some(f64::from_le_bytes(*self.take(8)?.first_chunk()?))
     }
 
-    /// A score as old dumps have it: a length and a text, or a length that stands for a score.
+    /// A score in an old dump: a length and a text, or a special length.
     fn text_score(&mut self) -> Option<f64> {
         match self.byte()? {
             253 => None,
@@ -359,7 +360,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Reads a length, and as many times an element.
+    /// Reads a length, and then as many elements.
     pub(crate) fn each(&mut self, mut read: impl FnMut(&mut Self) -> Option<()>) -> Option<()> {
         let len = self.len()?;
         (0..len).try_for_each(|_| read(self))

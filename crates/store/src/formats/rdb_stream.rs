@@ -1,4 +1,4 @@
-//! Streams in the form of RDB: their nodes as they are, then counters, then the groups.
+//! Streams in the format of RDB: their nodes unchanged, then counters, then the groups.
 
 use crate::formats::rdb::{Reader, Writer, write_len, write_text};
 use crate::values::group::{Group, Pending};
@@ -10,7 +10,7 @@ pub(crate) const STREAM_WITHOUT_COUNTERS: u8 = 15;
 pub(crate) const STREAM: u8 = 19;
 pub(crate) const STREAM_WITH_ACTIVITY: u8 = 21;
 
-/// What is written for a number that nobody knows.
+/// The mark of an unknown number.
 const UNKNOWN: u64 = u64::MAX;
 
 pub(crate) fn write(stream: &Stream, out: &mut Writer) {
@@ -52,7 +52,7 @@ fn write_group(name: &[u8], group: &Group, out: &mut Writer) {
     }
 }
 
-/// Reads what is behind `form`, the number of the form.
+/// Reads the stream after `form`, its type byte.
 pub(crate) fn read(reader: &mut Reader<'_>, form: u8) -> Option<Stream> {
     let has_counters = form != STREAM_WITHOUT_COUNTERS;
     let mut stream = Stream::default();
@@ -101,7 +101,7 @@ fn read_group(reader: &mut Reader<'_>, stream: &Stream, form: u8) -> Option<Grou
         let name = reader.text()?;
         let seen_ms = u64::from_le_bytes(reader.array()?);
         if form == STREAM_WITH_ACTIVITY {
-            // When it last got or claimed something: Redis 7.0 does not tell it from when it was last seen.
+            // Time at which the consumer last got or claimed an entry. Redis 7.0 keeps only the time at which it was last seen.
             reader.array::<8>()?;
         }
         group.add_consumer(&name, seen_ms).then_some(())?;

@@ -1,4 +1,4 @@
-//! A consumer group of a stream: how far it read, and what its consumers have not acknowledged.
+//! A consumer group of a stream: its position, and its consumers' unacknowledged entries.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use crate::values::stream::{Id, Stream};
 #[derive(Clone, Default)]
 pub(crate) struct Group {
     pub(crate) last_id: Id,
-    /// How many entries of the stream it read; `None` if nobody knows.
+    /// Number of entries of the stream that the group has read; `None` if unknown.
     pub(crate) read: Option<u64>,
     pending: BTreeMap<Id, Pending>,
     consumers: BTreeMap<Arc<[u8]>, Consumer>,
@@ -68,7 +68,7 @@ impl Group {
         true
     }
 
-    /// The name as the group keeps it, of a consumer that is seen now, and made if need be.
+    /// The name as the group keeps it. The consumer counts as seen now, and is created if it does not exist.
     pub(crate) fn see_consumer(&mut self, name: &[u8], now_ms: u64) -> Arc<[u8]> {
         self.add_consumer(name, now_ms);
         let (name, _) = self.consumers.get_key_value(name).expect("it was just made or was there");
@@ -79,7 +79,7 @@ impl Group {
         name
     }
 
-    /// Removes a consumer with all that it has pending, and tells how much that was; `None` if there is no such one.
+    /// Removes a consumer with all its pending entries. Returns their number; `None` without such a consumer.
     pub(crate) fn remove_consumer(&mut self, name: &[u8]) -> Option<usize> {
         let consumer = self.consumers.remove(name)?;
         self.bytes -= CONSUMER_BYTES + name.len();
@@ -93,7 +93,7 @@ impl Group {
         }
     }
 
-    /// Makes an entry pending for the consumer that `pending` names, whoever had it before.
+    /// Makes an entry pending for the consumer that `pending` names, and takes it from any other.
     pub(crate) fn assign(&mut self, id: Id, pending: Pending) {
         let consumer = pending.consumer.clone();
         match self.pending.insert(id, pending) {
@@ -103,7 +103,7 @@ impl Group {
         self.consumers.get_mut(&consumer).map(|consumer| consumer.pending.insert(id));
     }
 
-    /// True if it was pending.
+    /// Returns true if it was pending.
     pub(crate) fn acknowledge(&mut self, id: Id) -> bool {
         let Some(pending) = self.pending.get(&id) else { return false };
         self.consumers.get_mut(&pending.consumer).map(|consumer| consumer.pending.remove(&id));
@@ -111,7 +111,7 @@ impl Group {
         true
     }
 
-    /// The entry `id` of `stream` was read: it is the last one, and counts if that can be told.
+    /// Records that the entry `id` of `stream` was read: as the last one, and in the count if that is known.
     pub(crate) fn advance(&mut self, stream: &Stream, id: Id) {
         if id <= self.last_id {
             return;
@@ -124,7 +124,7 @@ impl Group {
         self.last_id = id;
     }
 
-    /// How many entries of `stream` are still to be read, if that can be told.
+    /// Number of unread entries of `stream`, if known.
     pub(crate) fn lag(&self, stream: &Stream) -> Option<i64> {
         if stream.added == 0 {
             return Some(0);
@@ -134,7 +134,7 @@ impl Group {
         Some((stream.added as i64).wrapping_sub(read as i64))
     }
 
-    /// Takes out a bounded part, for a group that is being thrown away.
+    /// Takes out a bounded part of a group that is being freed.
     pub(crate) fn dismantle(&mut self) -> bool {
         for _ in 0..PENDING_PER_STEP {
             let Some((id, pending)) = self.pending.pop_first() else { return false };
@@ -151,7 +151,7 @@ fn has_tombstones(stream: &Stream, from: Id) -> bool {
     stream.len() > 0 && deleted != Id::MIN && from <= deleted && stream.first_id() <= deleted
 }
 
-/// The number of the entry `id` among all that `stream` ever had, where it can be told.
+/// The number of the entry `id` among all that `stream` ever had, if known.
 pub(crate) fn read_until(stream: &Stream, id: Id) -> Option<u64> {
     if stream.added == 0 {
         return Some(0);

@@ -1,4 +1,5 @@
-//! A hash: what HSET and its kin work on. A small one keeps the order in which its fields came, as Redis's listpacks do.
+//! A hash: the value of HSET and its relatives. A small one keeps its fields in the order of insertion, as Redis's listpacks
+//! do.
 
 use stdx::Prng;
 
@@ -12,17 +13,17 @@ pub(crate) struct Hash {
     seed: u64,
 }
 
-/// A hash begins small. Once it was too large for that it stays large, as in Redis.
+/// A hash begins small. As in Redis, one that grew too large stays large.
 enum Form {
     Small(Small),
     Large(Table<Field>),
 }
 
-/// Few fields, in the order in which they came.
+/// A few fields, in the order of insertion.
 #[derive(Default)]
 struct Small {
     fields: Vec<Field>,
-    /// A byte of each name, by which most others are passed over.
+    /// One byte of each name, which excludes most other fields.
     tags: Vec<u8>,
 }
 
@@ -56,7 +57,7 @@ impl Small {
     }
 }
 
-/// All bytes of a name in one.
+/// A hash of all bytes of a name in one byte.
 fn tag(name: &[u8]) -> u8 {
     name.iter().fold(0, |tag: u8, byte| tag.wrapping_mul(TAG_FACTOR) ^ byte)
 }
@@ -85,7 +86,7 @@ impl Hash {
         field.map(|field| &*field.value)
     }
 
-    /// True if the field is new. A field that is not keeps its place.
+    /// Returns true if the field is new. An existing field keeps its place.
     pub(crate) fn set(&mut self, name: &[u8], value: &[u8]) -> bool {
         if name.len().max(value.len()) > SMALL_BYTES_MAX {
             self.enlarge();
@@ -130,7 +131,7 @@ impl Hash {
         removed.is_some()
     }
 
-    /// All fields: of a small hash in the order in which they came.
+    /// All fields: of a small hash in the order of insertion.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Field> {
         let (small, large) = match &self.form {
             Form::Small(small) => (Some(small), None),
@@ -139,7 +140,7 @@ impl Hash {
         small.into_iter().flat_map(|small| &small.fields).chain(large.into_iter().flat_map(Table::iter))
     }
 
-    /// A page from `cursor` on; of a small hash always everything.
+    /// A page from `cursor` on; of a small hash always all fields.
     pub(crate) fn scan<'h>(&'h self, cursor: u64, count: usize, found: impl FnMut(&'h Field)) -> u64 {
         match &self.form {
             Form::Small(small) => {
@@ -188,7 +189,7 @@ impl Field {
 /// Any odd number that mixes bits.
 const TAG_FACTOR: u8 = 0x9b;
 
-/// Redis's `hash-max-listpack-entries`: up to here a hash counts as small.
+/// Redis's `hash-max-listpack-entries`: a hash with more is not small.
 pub(crate) const LISTPACK_ENTRIES_MAX: usize = 512;
 
 /// Two pointers with lengths in a table that is two thirds full, and two allocations.

@@ -4,10 +4,10 @@
 //! "HYLL" ─ encoding (0 dense, 1 sparse) ─ 3 zeros ─ 8 bytes cardinality, little end first, top bit: not valid ─ registers
 //! ```
 //!
-//! Dense: 16,384 registers of six bits. Sparse: runs of equal registers, see [`Run`]. Everything that is done to the
-//! registers is done as Redis does it, or the bytes would differ.
+//! Dense: 16,384 registers of six bits. Sparse: runs of equal registers, see [`Run`]. Every operation on the registers is done
+//! as Redis does it, or the bytes would differ.
 
-/// Registers; a hash has 14 bits to choose one.
+/// Number of registers; 14 bits of a hash choose one.
 pub(crate) const REGISTERS: usize = 1 << INDEX_BITS;
 
 const INDEX_BITS: u32 = 14;
@@ -53,7 +53,7 @@ pub(crate) fn is_dense(text: &[u8]) -> bool {
     text[ENCODING_AT] == DENSE
 }
 
-/// The cardinality as it was computed last, if nothing changed since.
+/// The cached cardinality, if nothing changed since.
 pub(crate) fn cached(text: &[u8]) -> Option<u64> {
     let bytes = text.get(CARDINALITY_AT..HEADER_BYTES)?.try_into().ok()?;
     Some(u64::from_le_bytes(bytes)).filter(|cardinality| cardinality >> 63 == 0)
@@ -76,7 +76,7 @@ pub(crate) fn add(text: &mut Vec<u8>, element: &[u8]) -> Result<bool, Corrupt> {
     raise(text, index, count as u8)
 }
 
-/// Makes a register at least `count`. True if it was less.
+/// Raises a register to at least `count`. Returns true if it was lower.
 pub(crate) fn raise(text: &mut Vec<u8>, index: usize, count: u8) -> Result<bool, Corrupt> {
     if is_dense(text) {
         return Ok(raise_dense(text, index, count));
@@ -119,8 +119,8 @@ const REGISTER_MAX: u8 = (1 << REGISTER_BITS) - 1;
 
 /// Equal registers in a row, as the sparse form writes them.
 ///
-/// `00llllll`: up to 64 zeros. `01llllll llllllll`: up to 16,384 zeros. `1vvvvvll`: up to 4 registers of a value up to
-/// 32. Lengths and values are written less one.
+/// `00llllll`: up to 64 zeros. `01llllll llllllll`: up to 16,384 zeros. `1vvvvvll`: up to 4 registers of a value up to 32.
+/// Lengths and values are stored less one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Run {
     Zeros(usize),
@@ -138,7 +138,7 @@ impl Run {
         match first >> 6 {
             0 => (Run::Zeros(usize::from(first) + 1), 1),
             1 => {
-                // Behind a string of Redis there is a zero.
+                // A string of Redis ends with a zero.
                 let second = bytes.get(1).map_or(0, |&byte| usize::from(byte));
                 (Run::Zeros((usize::from(first & 0x3f) << 8 | second) + 1), 2)
             }
@@ -211,7 +211,7 @@ fn raise_sparse(text: &mut Vec<u8>, index: usize, count: u8) -> Result<Option<bo
     }
     text.splice(at..end, split);
     if end < at + bytes {
-        // The run was cut off; as in Redis, the byte that it lacked is missed at the end.
+        // The run is truncated. As in Redis, the last byte of the text is lost.
         text.pop();
     }
     unite(text, before);
@@ -268,7 +268,7 @@ fn for_each_sparse(text: &[u8], mut found: impl FnMut(usize, u8)) -> Result<(), 
     if index == REGISTERS { Ok(()) } else { Err(Corrupt) }
 }
 
-/// Raises each of `registers` to what `text` has there.
+/// Raises each of `registers` to its value in `text`.
 pub(crate) fn merge(registers: &mut [u8; REGISTERS], text: &[u8]) -> Result<(), Corrupt> {
     if !is_dense(text) {
         return for_each_sparse(text, |index, value| registers[index] = registers[index].max(value));
@@ -294,14 +294,14 @@ pub(crate) fn count(text: &[u8]) -> Result<u64, Corrupt> {
     if covered == REGISTERS { Ok(counts.estimate()) } else { Err(Corrupt) }
 }
 
-/// The cardinality of registers that were merged.
+/// The cardinality of merged registers.
 pub(crate) fn count_merged(registers: &[u8; REGISTERS]) -> u64 {
     let mut counts = Counts::new();
     registers.iter().for_each(|&value| counts.add(value, 1));
     counts.estimate()
 }
 
-/// How many registers have which value.
+/// Histogram of the registers' values.
 struct Counts([u32; COUNT_BITS as usize + 2]);
 
 impl Counts {
@@ -309,7 +309,7 @@ impl Counts {
         Counts([0; COUNT_BITS as usize + 2])
     }
 
-    /// A value that no hash leads to is left out, as Redis does it.
+    /// A value that no hash produces is ignored, as in Redis.
     fn add(&mut self, value: u8, registers: usize) {
         if let Some(count) = self.0.get_mut(usize::from(value)) {
             *count += registers as u32;

@@ -1,4 +1,4 @@
-//! A list: what LPUSH and its kin work on.
+//! A list: the value of LPUSH and its relatives.
 
 use crate::values::sequence::{Place, Sequence};
 use crate::values::value::COLLECTION_BYTES;
@@ -10,7 +10,7 @@ pub(crate) struct List {
     bytes: usize,
 }
 
-/// Which end.
+/// An end of the list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     Left,
@@ -22,12 +22,12 @@ impl End {
         if from_second { End::Right } else { End::Left }
     }
 
-    /// What keyspace notifications call a push to this end.
+    /// Name of a push to this end in keyspace notifications.
     pub(crate) fn push_event(self) -> &'static str {
         if self == End::Left { "lpush" } else { "rpush" }
     }
 
-    /// The same of a pop.
+    /// Name of a pop from this end.
     pub(crate) fn pop_event(self) -> &'static str {
         if self == End::Left { "lpop" } else { "rpop" }
     }
@@ -70,7 +70,7 @@ impl List {
         }
     }
 
-    /// Puts `item` before or behind the first `pivot`. False if there is none.
+    /// Inserts `item` before or behind the first `pivot`. Returns false if there is none.
     pub(crate) fn insert(&mut self, pivot: &[u8], behind: bool, item: &[u8]) -> bool {
         let Some(index) = self.items.iter().position(|other| **other == *pivot) else { return false };
         let place: Place = self.items.place(index + usize::from(behind));
@@ -79,7 +79,7 @@ impl List {
         true
     }
 
-    /// Removes up to `count` elements equal to `item`, from the given end on, and tells how many.
+    /// Removes up to `count` elements equal to `item`, from the given end on. Returns their number.
     pub(crate) fn remove(&mut self, item: &[u8], count: usize, end: End) -> usize {
         let matches = self.items.iter().filter(|other| ***other == *item).count();
         let removed = matches.min(count);
@@ -127,7 +127,7 @@ impl List {
         true
     }
 
-    /// Redis keeps eight kilobytes in a node, and calls lists of any length the same.
+    /// Redis keeps eight kilobytes in a node, and reports the same encoding for lists of any length.
     pub(crate) fn encoding(&self) -> &'static str {
         "quicklist"
     }

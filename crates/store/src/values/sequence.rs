@@ -1,7 +1,7 @@
 //! A long sequence in chunks: cheap at both ends and in the middle, and never moved as a whole.
 //!
-//! Lists are one, and so is the order of a sorted set. With a million elements an index costs a walk over some ten
-//! thousand chunk lengths at worst (ten microseconds), an insertion moves one chunk.
+//! It holds lists and the order of sorted sets. With a million elements an index costs a walk over at most some ten thousand
+//! chunk lengths (ten microseconds). An insertion moves one chunk.
 
 use std::collections::VecDeque;
 
@@ -12,7 +12,7 @@ pub(crate) struct Sequence<T> {
     len: usize,
 }
 
-/// Where an element stands, or the end. Good until the next change.
+/// Position of an element, or of the end. Valid until the next change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     chunk: usize,
@@ -75,7 +75,7 @@ impl<T> Sequence<T> {
         self.chunks.get_mut(place.chunk)?.get_mut(place.at)
     }
 
-    /// Where element `index` stands; the end if there are not so many.
+    /// Position of element `index`; the end if the sequence is shorter.
     pub(crate) fn place(&self, index: usize) -> Place {
         if index >= self.len {
             return Place { chunk: self.chunks.len(), at: 0 };
@@ -101,13 +101,13 @@ impl<T> Sequence<T> {
         Place { chunk, at: index - start }
     }
 
-    /// The first place whose element `is_before` is false of; for a sequence in which all the true ones come first.
+    /// The first position whose element `is_before` is false of. All elements for which it is true must come first.
     pub(crate) fn place_where(&self, is_before: impl Fn(&T) -> bool) -> Place {
         let chunk = self.chunks.partition_point(|chunk| chunk.back().is_some_and(&is_before));
         Place { chunk, at: self.chunks.get(chunk).map_or(0, |chunk| chunk.partition_point(&is_before)) }
     }
 
-    /// The index of a place.
+    /// The index of a position.
     pub(crate) fn index(&self, place: Place) -> usize {
         if place.chunk > self.chunks.len() / 2 {
             let behind: usize = self.chunks.range(place.chunk..).map(VecDeque::len).sum();
@@ -116,12 +116,12 @@ impl<T> Sequence<T> {
         self.chunks.range(..place.chunk).map(VecDeque::len).sum::<usize>() + place.at
     }
 
-    /// What stands at a place.
+    /// The element at a position.
     pub(crate) fn at(&self, place: Place) -> Option<&T> {
         self.chunks.get(place.chunk)?.get(place.at)
     }
 
-    /// Puts `item` in front of what stands at `place`.
+    /// Inserts `item` in front of the element at `place`.
     pub(crate) fn insert(&mut self, place: Place, item: T) {
         let Some(chunk) = self.chunks.get_mut(place.chunk) else { return self.push_back(item) };
         chunk.insert(place.at, item);
@@ -147,7 +147,7 @@ impl<T> Sequence<T> {
         Some(item)
     }
 
-    /// Takes off the first `count` elements. Whole chunks change hands, so it costs little.
+    /// Takes off the first `count` elements. It moves whole chunks, so it is cheap.
     pub(crate) fn take_front(&mut self, count: usize) -> Sequence<T> {
         let mut taken = Sequence::default();
         while let Some(chunk) = self.chunks.front_mut()
@@ -181,7 +181,7 @@ impl<T> Sequence<T> {
         self.chunks.iter().flatten()
     }
 
-    /// Elements from index `from` up to and without `to`, in order.
+    /// Elements of the half-open range, in order.
     pub(crate) fn range(&self, from: usize, to: usize) -> impl Iterator<Item = &T> {
         let place = self.place(from);
         self.chunks
@@ -191,7 +191,7 @@ impl<T> Sequence<T> {
             .take(to.min(self.len).saturating_sub(from))
     }
 
-    /// The same elements as [`Sequence::range`], from the last to the first.
+    /// The same elements as [`Sequence::range`] in reverse order.
     pub(crate) fn range_back(&self, from: usize, to: usize) -> impl Iterator<Item = &T> {
         let to = to.min(self.len);
         let end = self.place(to);
@@ -202,7 +202,7 @@ impl<T> Sequence<T> {
         inside.chain(before).take(to.saturating_sub(from))
     }
 
-    /// Takes out one chunk, for a sequence that is being thrown away.
+    /// Takes out one chunk of a sequence that is being freed.
     pub(crate) fn dismantle(&mut self) -> Option<VecDeque<T>> {
         let chunk = self.chunks.pop_back()?;
         self.len -= chunk.len();
@@ -210,7 +210,7 @@ impl<T> Sequence<T> {
     }
 }
 
-/// Elements of a chunk: what is moved by an insertion, two kilobytes for a list.
+/// Elements of a chunk. An insertion moves as many: two kilobytes for a list.
 const CHUNK_MAX: usize = 128;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A set: what SADD and its kin work on. One of few integers keeps them in the order of their size, as Redis's intsets do.
+//! A set: the value of SADD and its relatives. One of few integers keeps them sorted, as Redis's intsets do.
 
 use resp::integer::parse_i64;
 use stdx::Prng;
@@ -13,9 +13,9 @@ pub(crate) struct Set {
     seed: u64,
 }
 
-/// A set begins with integers. Once it had something else, or too many, it stays large, as in Redis.
+/// A set begins with integers. As in Redis, one that had another member or too many stays large.
 enum Form {
-    /// In the order of their size.
+    /// In ascending order.
     Integers(Vec<Integer>),
     Large(Table<Member>),
 }
@@ -86,7 +86,7 @@ impl Set {
         is_new
     }
 
-    /// The members as a table, whatever they were before.
+    /// The members as a table. Integers are converted.
     fn enlarge(&mut self) -> &mut Table<Member> {
         if let Form::Integers(integers) = &mut self.form {
             let mut table = Table::new(self.seed);
@@ -115,7 +115,7 @@ impl Set {
         is_removed
     }
 
-    /// All members: few integers in the order of their size.
+    /// All members: few integers in ascending order.
     pub(crate) fn iter(&self) -> impl Iterator<Item = &[u8]> {
         let (integers, members) = match &self.form {
             Form::Integers(integers) => (Some(integers), None),
@@ -166,12 +166,12 @@ impl Set {
     }
 }
 
-/// Where `number` is, or where it would be.
+/// Position of `number`, or the position to insert it.
 fn place(integers: &[Integer], number: i64) -> Result<usize, usize> {
     integers.binary_search_by_key(&number, |integer| integer.number)
 }
 
-/// True if the number is new.
+/// Returns true if the number is new.
 fn insert_integer(integers: &mut Vec<Integer>, number: i64, text: &[u8]) -> bool {
     let place = place(integers, number);
     if let Err(at) = place {

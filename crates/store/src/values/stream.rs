@@ -1,7 +1,7 @@
 //! A stream: entries by the time of their arrival, in Redis's own nodes.
 //!
-//! A node is a listpack of up to a hundred entries, as Redis makes it: how far XTRIM goes with `~` depends on where nodes
-//! end, and a dump is made of them. An entry that is deleted is only marked, until its whole node goes.
+//! A node is a listpack of up to a hundred entries, as in Redis. The ends of nodes determine how far XTRIM with `~` trims, and
+//! a dump consists of nodes. A deleted entry is only marked until its whole node is removed.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::formats::listpack::{self, Entry};
 use crate::values::group::Group;
 use crate::values::value::{ALLOCATION_BYTES, COLLECTION_BYTES};
 
-/// Milliseconds of unix time, and a number among those of the same millisecond.
+/// Milliseconds of unix time, and a sequence number within the millisecond.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Id {
     pub(crate) ms: u64,
@@ -38,7 +38,7 @@ impl Id {
         format!("{}-{}", self.ms, self.seq).into_bytes()
     }
 
-    /// As the keys of Redis's index have it.
+    /// The bytes of the key in Redis's index.
     pub(crate) fn to_bytes(self) -> [u8; 16] {
         (u128::from(self.ms) << 64 | u128::from(self.seq)).to_be_bytes()
     }
@@ -52,54 +52,54 @@ impl Id {
 /// Entries in the order of their ids, and the groups that read them.
 #[derive(Clone, Default)]
 pub(crate) struct Stream {
-    /// By the id of the first entry that was put in.
+    /// Keyed by the id of the first entry that was added.
     nodes: BTreeMap<Id, Node>,
     groups: BTreeMap<Box<[u8]>, Group>,
     len: usize,
     pub(crate) last_id: Id,
     pub(crate) max_deleted_id: Id,
-    /// As many as there ever were.
+    /// Number of entries that were ever added.
     pub(crate) added: u64,
     bytes: usize,
 }
 
-/// Entries that are written together.
+/// A listpack of entries.
 #[derive(Clone)]
 struct Node {
     live: usize,
     deleted: usize,
-    /// The names of the first entry, which others that have the same need not repeat: their number, they, a zero.
+    /// The names of the first entry: their number, the names, a zero. Entries with the same names do not repeat them.
     head: Vec<u8>,
     body: Vec<u8>,
 }
 
-/// Where an entry is in a node.
+/// Position of an entry in a node.
 #[derive(Clone, Copy)]
 struct Record {
     id: Id,
     is_deleted: bool,
     has_names_of_head: bool,
     pairs: usize,
-    /// Place of its flags.
+    /// Position of its flags.
     at: usize,
-    /// Place of its first name, or of its first value if it has none.
+    /// Position of its first name, or of its first value if it has no names.
     fields_at: usize,
 }
 
-/// An entry that was found.
+/// An entry of a search.
 pub(crate) struct Found<'s> {
     pub(crate) id: Id,
     node: &'s Node,
     record: Record,
 }
 
-/// How much XADD and XTRIM cut off.
+/// Bound of XADD and XTRIM for the entries that stay.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Trim {
     pub(crate) keep: Keep,
-    /// Only whole nodes.
+    /// Whether only whole nodes are removed.
     pub(crate) is_rough: bool,
-    /// Entries that are removed at most; 0 for no limit.
+    /// Maximum of removed entries; 0 for no limit.
     pub(crate) limit: usize,
 }
 
@@ -125,7 +125,7 @@ impl Stream {
         COLLECTION_BYTES + self.bytes
     }
 
-    /// How many allocations it is made of, about.
+    /// Approximate number of its allocations.
     pub(crate) fn elements(&self) -> usize {
         self.bytes / NODE_BYTES
     }
@@ -134,12 +134,12 @@ impl Stream {
         self.range(Id::MIN, Id::MAX).next().map_or(Id::MIN, |found| found.id)
     }
 
-    /// The id of the last entry that is there.
+    /// The id of the last entry.
     pub(crate) fn last_live_id(&self) -> Id {
         self.range_back(Id::MIN, Id::MAX).next().map_or(Id::MIN, |found| found.id)
     }
 
-    /// Puts in an entry whose id is above all others. `fields` are names and values by turns.
+    /// Adds an entry whose id is above all others. `fields` alternates names and values.
     pub(crate) fn push(&mut self, id: Id, fields: &[&[u8]]) {
         let size: usize = fields.iter().map(|field| field.len()).sum();
         let is_full = |node: &Node| {
@@ -162,7 +162,7 @@ impl Stream {
         self.last_id = id;
     }
 
-    /// True if there was such an entry.
+    /// Returns true if the entry existed.
     pub(crate) fn remove(&mut self, id: Id) -> bool {
         let Some((&first_id, node)) = self.nodes.range_mut(..=id).next_back() else { return false };
         let is_it = |record: &Record| record.id == id && !record.is_deleted;
@@ -176,7 +176,7 @@ impl Stream {
         true
     }
 
-    /// Tells how many entries went.
+    /// Returns the number of removed entries.
     pub(crate) fn trim(&mut self, trim: Trim) -> usize {
         let mut removed = 0;
         while let Some((&first_id, node)) = self.nodes.first_key_value() {
@@ -254,7 +254,7 @@ impl Stream {
         self.groups.iter().map(|(name, group)| (&**name, group))
     }
 
-    /// False if there is one of this name.
+    /// Returns false if a group of this name exists.
     pub(crate) fn add_group(&mut self, name: &[u8], group: Group) -> bool {
         if self.groups.contains_key(name) {
             return false;
@@ -264,7 +264,7 @@ impl Stream {
         true
     }
 
-    /// A stream that is nothing but the group which was taken out, for freeing.
+    /// A stream with nothing but the removed group, for freeing.
     pub(crate) fn remove_group(&mut self, name: &[u8]) -> Option<Stream> {
         let group = self.groups.remove(name)?;
         self.bytes -= group.memory() + name.len();
@@ -273,7 +273,7 @@ impl Stream {
         Some(rest)
     }
 
-    /// Changes a group, which may look at the stream in the meantime.
+    /// Changes a group with access to the stream.
     pub(crate) fn edit_group<R>(
         &mut self,
         name: &[u8],
@@ -287,7 +287,7 @@ impl Stream {
         Some(result)
     }
 
-    /// Takes out a bounded part, for a stream that is being thrown away.
+    /// Takes out a bounded part of a stream that is being freed.
     pub(crate) fn dismantle(&mut self) -> bool {
         for _ in 0..NODES_PER_STEP {
             let Some((first_id, _)) = self.nodes.first_key_value() else { break };
@@ -312,7 +312,7 @@ impl Stream {
         self.nodes.iter().map(|(&first_id, node)| (first_id, node.to_listpack(first_id)))
     }
 
-    /// Takes over a node from a dump. `None` if it is none, or does not follow those that are there.
+    /// Appends a node from a dump. `None` if it is invalid or does not follow the existing ones.
     pub(crate) fn push_listpack(&mut self, first_id: Id, bytes: &[u8]) -> Option<()> {
         let node = Node::from_listpack(first_id, bytes)?;
         let last = self.nodes.last_key_value().and_then(|(&id, node)| node.records(id).last().copied());
@@ -337,12 +337,12 @@ fn found(node: &Node, records: Vec<Record>) -> impl Iterator<Item = Found<'_>> {
 }
 
 impl Found<'_> {
-    /// How many names and values there are.
+    /// Number of names and values.
     pub(crate) fn len(&self) -> usize {
         self.record.pairs * 2
     }
 
-    /// Shows names and values by turns.
+    /// Passes names and values alternately.
     pub(crate) fn each(&self, mut show: impl FnMut(&[u8])) {
         let (mut names_at, mut at) = (self.node.names_at(), self.record.fields_at);
         for _ in 0..self.record.pairs {
@@ -360,7 +360,7 @@ impl Found<'_> {
 }
 
 impl Node {
-    /// Without entries yet; `fields` are those of the first one.
+    /// A node without entries; `fields` are those of the first one.
     fn new(fields: &[&[u8]]) -> Node {
         let mut head = Vec::new();
         listpack::write_integer((fields.len() / 2) as i64, &mut head);
@@ -404,7 +404,7 @@ impl Node {
         at
     }
 
-    /// Flags are an entry of two bytes.
+    /// The flags are an entry of two bytes.
     fn mark_deleted(&mut self, record: Record) {
         self.body[record.at] |= IS_DELETED;
         self.live -= 1;
@@ -435,7 +435,7 @@ impl Node {
             let id =
                 Id { ms: first_id.ms.wrapping_add(ms as u64), seq: first_id.seq.wrapping_add(seq as u64) };
             let is_deleted = flags & i64::from(IS_DELETED) != 0;
-            // Flags are changed in place, so they have to be written in the one way that allows it.
+            // Flags are changed in place, so their encoding must have a fixed length.
             ((0..=3).contains(&flags) && i64::from(self.body[start]) == flags).then_some(())?;
             records.push(Record { id, is_deleted, has_names_of_head, pairs, at: start, fields_at });
         }
@@ -494,7 +494,7 @@ impl Node {
     }
 }
 
-/// What a listpack has around its entries.
+/// Bytes of a listpack around its entries.
 const LISTPACK_BYTES: usize = 7;
 
 /// A node in a tree that is two thirds full, and its allocations.

@@ -1,10 +1,10 @@
-//! The bytes of a string: room to grow without a copy, and its bits by words.
+//! The bytes of a string: room to grow without a copy, and bit operations by words.
 //!
-//! A string may have half a gigabyte. What is done with all of it has to be near the speed of memory, and a small change
-//! must not move all of it.
+//! A string may have half a gigabyte. An operation on all of it has to be near the speed of memory, and a small change must not
+//! move all of it.
 
-/// What a string counts for, with the room that it keeps. Room beyond [`SPARE_BYTES_COUNTED_MAX`] was never written to, so
-/// that the system has given no memory for it.
+/// Bytes that a string counts for, with its spare room. Room beyond [`SPARE_BYTES_COUNTED_MAX`] was never written to, so the
+/// system has given no memory for it.
 pub(crate) fn memory(text: &Vec<u8>) -> usize {
     text.len() + (text.capacity() - text.len()).min(SPARE_BYTES_COUNTED_MAX)
 }
@@ -15,8 +15,8 @@ pub(crate) fn append(text: &mut Vec<u8>, tail: &[u8]) {
     text.extend_from_slice(tail);
 }
 
-/// Appends zeros up to `len`. Zeros that are most of the string cost nothing until they are written to: the system gives
-/// them.
+/// Appends zeros up to `len`. If zeros are most of the string, the system provides them, and they cost nothing until they are
+/// written to.
 pub(crate) fn grow(text: &mut Vec<u8>, len: usize) {
     if len <= text.len() {
         return;
@@ -38,7 +38,7 @@ fn zeros(room: usize, len: usize) -> Vec<u8> {
     zeros
 }
 
-/// Makes room for `len` bytes. What is huge is moved once, and then not again.
+/// Makes room for `len` bytes. A huge string moves once, and never again.
 fn reserve(text: &mut Vec<u8>, len: usize) {
     if len <= text.capacity() {
         return;
@@ -51,8 +51,8 @@ fn reserve(text: &mut Vec<u8>, len: usize) {
     *text = larger;
 }
 
-/// The room for a string that grows to `len` bytes: twice what it had, or all that a string may have, if it is huge and the
-/// system has as many addresses. Addresses are no memory.
+/// The capacity for a string that grows to `len` bytes: twice the old one. A huge string gets the maximum if the system has the
+/// address space. Addresses are no memory.
 fn room(text: &[u8], len: usize) -> usize {
     match len {
         _ if len < HUGE_BYTES_MIN => len.max(2 * text.len()),
@@ -61,7 +61,7 @@ fn room(text: &[u8], len: usize) -> usize {
     }
 }
 
-/// How many bits are set.
+/// Number of set bits.
 pub(crate) fn ones(text: &[u8]) -> usize {
     let (blocks, rest) = text.as_chunks::<128>();
     let mut counter = Counter::default();
@@ -72,8 +72,8 @@ pub(crate) fn ones(text: &[u8]) -> usize {
     counter.total() + rest.iter().map(|byte| byte.count_ones() as usize).sum::<usize>()
 }
 
-/// Counts bits of sixteen words at once by adding them up in every place (Harley and Seal): words of single bits, of pairs
-/// and so on, of which only the highest is counted. A count for each word takes three times as long.
+/// Counts bits of sixteen words at once by adding them at every bit position (Harley and Seal). It sums words of single bits,
+/// of pairs and so on, and counts only the highest. A count for each word takes three times as long.
 #[derive(Default)]
 struct Counter {
     ones: u64,
@@ -110,7 +110,7 @@ impl Counter {
     }
 }
 
-/// Adds two words to `sum` in every place and gives what is carried.
+/// Adds two words to `sum` at every bit position and returns the carry.
 #[inline]
 fn add(sum: &mut u64, one: u64, other: u64) -> u64 {
     let both = one ^ other;
@@ -121,14 +121,14 @@ fn add(sum: &mut u64, one: u64, other: u64) -> u64 {
 
 /// The first byte that is not `filler`.
 pub(crate) fn first_other(text: &[u8], filler: u8) -> Option<usize> {
-    // Without a branch for each byte, so that many are compared at once.
+    // No branch for each byte, so that many bytes are compared at once.
     let differs = |block: &[u8]| block.iter().fold(0, |bits, byte| bits | (byte ^ filler)) != 0;
     let block = text.chunks(BLOCK_BYTES).position(differs)?;
     let from = block * BLOCK_BYTES;
     Some(from + text[from..].iter().position(|&byte| byte != filler)?)
 }
 
-/// What BITOP does.
+/// Operation of BITOP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bitwise {
     And,
@@ -166,7 +166,7 @@ fn all_of(sources: &[&[u8]]) -> Vec<u8> {
     result
 }
 
-/// Behind the end of a source, the longest one is as it is.
+/// Behind the end of a source, the longest one stays unchanged.
 fn combined(sources: &[&[u8]], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
     let (longest, _) =
         sources.iter().enumerate().max_by_key(|(_, source)| source.len()).expect("at least one source");
@@ -181,10 +181,10 @@ fn combined(sources: &[&[u8]], combine: impl Fn(u8, u8) -> u8) -> Vec<u8> {
 /// Redis's `proto-max-bulk-len`.
 pub(crate) const TEXT_BYTES_MAX: usize = 512 * 1024 * 1024;
 
-/// A string that grows beyond this gets all the addresses that a string may need: to move so much takes ten milliseconds.
+/// A string that grows beyond this reserves addresses for the longest string: to move it takes ten milliseconds.
 const HUGE_BYTES_MIN: usize = 32 * 1024 * 1024;
 
-/// Room that counts as memory. An allocator may have used a little of it before.
+/// Spare room that counts as memory. An allocator may have used a little of it before.
 const SPARE_BYTES_COUNTED_MAX: usize = 1024 * 1024;
 
 /// Bytes that are compared at once.

@@ -1,4 +1,4 @@
-//! What a key can hold, what it costs, and how it is given back in steps.
+//! The value of a key: its type, its cost, and its freeing in steps.
 
 use crate::values::hash::Hash;
 use crate::values::list::List;
@@ -25,7 +25,7 @@ pub(crate) trait Kind: Sized {
     fn into_value(self) -> Value;
 }
 
-/// Writes [`Kind`] for a variant; `$open` takes the type out of what the variant holds.
+/// Writes [`Kind`] for a variant; `$open` takes the type out of the variant.
 macro_rules! kind {
     ($kind:ty, $variant:ident, $empty:expr, $wrap:expr) => {
         impl Kind for $kind {
@@ -65,7 +65,7 @@ impl Value {
         }
     }
 
-    /// What Redis would answer to OBJECT ENCODING, near enough: for clients that look. We have one form for each type.
+    /// An approximation of Redis's reply to OBJECT ENCODING, for clients that read it. Each type has one form here.
     pub(crate) fn encoding(&self) -> &'static str {
         match self {
             Value::Text(text) if text.len() <= 20 && resp::integer::parse_i64(text).is_some() => "int",
@@ -91,7 +91,7 @@ impl Value {
         }
     }
 
-    /// How many allocations it is made of, about.
+    /// Approximate number of its allocations.
     pub(crate) fn elements(&self) -> usize {
         match self {
             Value::Text(_) => 1,
@@ -103,13 +103,12 @@ impl Value {
         }
     }
 
-    /// Whether the key has to go: Redis knows no empty collections. An empty string is a value, and so is
-    /// an empty stream.
+    /// Whether the key must be removed: Redis has no empty collections. An empty string is a value, and so is an empty stream.
     pub(crate) fn is_gone(&self) -> bool {
         !matches!(self, Value::Text(_) | Value::Stream(_)) && self.elements() == 0
     }
 
-    /// Frees a part of a value that nobody can reach any more, about a hundred elements. False when nothing is left.
+    /// Frees about a hundred elements of an unreachable value. Returns false when nothing is left.
     pub(crate) fn dismantle(&mut self) -> bool {
         match self {
             Value::Text(_) => false,
@@ -121,7 +120,7 @@ impl Value {
         }
     }
 
-    /// The same again, for COPY.
+    /// A copy for COPY.
     pub(crate) fn copied(&self, seed: u64) -> Value {
         match self {
             Value::Text(text) => Value::Text(text.clone()),
@@ -134,15 +133,15 @@ impl Value {
     }
 }
 
-/// What the allocator adds to each block for its header and by rounding up, on average.
+/// Average bytes that the allocator adds to each block for its header and by rounding up.
 pub(crate) const ALLOCATION_BYTES: usize = 16;
 
-/// What an empty collection costs.
+/// Bytes of an empty collection.
 pub(crate) const COLLECTION_BYTES: usize = 160;
 
 /// Redis's `OBJ_ENCODING_EMBSTR_SIZE_LIMIT`.
 const EMBEDDED_BYTES_MAX: usize = 44;
 
-/// Redis's `zset-max-listpack-entries` and `*-max-listpack-value`: up to here a collection counts as small.
+/// Redis's `zset-max-listpack-entries` and `*-max-listpack-value`: a collection with more is not small.
 pub(crate) const SMALL_ENTRIES_MAX: usize = 128;
 pub(crate) const SMALL_BYTES_MAX: usize = 64;

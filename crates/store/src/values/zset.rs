@@ -12,10 +12,10 @@ use crate::values::value::{COLLECTION_BYTES, SMALL_BYTES_MAX, SMALL_ENTRIES_MAX}
 /// Members with scores, found by member and by rank, with their size.
 pub(crate) struct Zset {
     by_member: Table<Scored>,
-    /// By score, then by the bytes of the member. The bytes are shared with the table.
+    /// By score, then by the bytes of the member. Order and table share the bytes.
     in_order: Sequence<Scored>,
     bytes: usize,
-    /// It is small by Redis's measure, and was never larger.
+    /// Small by Redis's measure since it was created.
     is_small: bool,
 }
 
@@ -56,7 +56,7 @@ impl Zset {
         self.by_member.find(self.by_member.hash(member), member).map(|scored| scored.score)
     }
 
-    /// Puts in `member` or gives it another score.
+    /// Inserts `member` or changes its score.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) {
         // A small sorted set of Redis keeps no sign of a zero; one zero is enough for us as well.
         let score = score + 0.0;
@@ -86,7 +86,7 @@ impl Zset {
         true
     }
 
-    /// Takes out the members of the half-open range of ranks.
+    /// Removes the members of the half-open range of ranks.
     pub(crate) fn remove_range(&mut self, from: usize, to: usize) -> usize {
         let members: Vec<_> = self.range(from, to).map(|scored| scored.member.clone()).collect();
         members.iter().filter(|member| self.remove(member)).count()
@@ -97,7 +97,7 @@ impl Zset {
         Some(self.in_order.index(self.place(score, member)))
     }
 
-    /// How many stand before the first of which `is_before` is false.
+    /// Number of members before the first for which `is_before` is false.
     pub(crate) fn rank_where(&self, is_before: impl Fn(&Scored) -> bool) -> usize {
         self.in_order.index(self.in_order.place_where(is_before))
     }
