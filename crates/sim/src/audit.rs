@@ -1,4 +1,4 @@
-//! What must hold at the end of a world, when all nodes are well again and nobody sends any more.
+//! Checks at the end of a world, when all nodes are up again and clients send no more.
 
 use crate::client::Client;
 use crate::keyspace::unix_ms;
@@ -27,7 +27,7 @@ impl World<'_> {
             }
             self.check_nodes_serve()?;
             self.check_all_hear()?;
-            // What a node got in another's place is still there.
+            // Keys that one node got in another's place are still there.
             if self.plan.ejecting.is_none() {
                 self.check_shards_are_one()?;
             }
@@ -49,7 +49,7 @@ impl World<'_> {
         }
     }
 
-    /// What is stored is what the writers know, and nothing else.
+    /// The store holds exactly the values that the writers know.
     fn check_keys(&mut self) {
         let now_ms = unix_ms(self.now);
         for key in self.ledger.keys() {
@@ -159,7 +159,7 @@ impl World<'_> {
         }
     }
 
-    /// Who is subscribed still is, whatever has happened.
+    /// Every subscription still exists, whatever faults there were.
     fn check_all_hear(&mut self) -> Result<(), String> {
         let auditor = self.clients.len() - 1;
         let (requests, first) = self.ledger.radio.farewell(auditor, self.now);
@@ -172,7 +172,7 @@ impl World<'_> {
         self.ledger.radio.check_farewell(first)
     }
 
-    /// DBSIZE, KEYS, SCAN and RANDOMKEY say of all shards what one Redis would say.
+    /// DBSIZE, KEYS, SCAN and RANDOMKEY over all shards answer as one Redis would.
     fn check_shards_are_one(&mut self) -> Result<(), String> {
         let keys = names(&self.ask(&[b"KEYS", b"*"])?);
         // A key may have expired since the question: the nodes' clock goes on.
@@ -235,8 +235,8 @@ impl World<'_> {
         if self.stored_keys().is_empty() { Ok(()) } else { Err("a node was not flushed".to_owned()) }
     }
 
-    /// What is counted of questions that nodes are asked now and then, whether they live and how far they are, and of the
-    /// parts of answers that have come.
+    /// Bytes that the proxy counts for periodic questions to nodes, about their health and replication, and for parts of the
+    /// answers.
     fn answers_under_way(&self) -> usize {
         let reports = if self.plan.reads_replicas() { self.nodes.len() } else { 0 };
         PROBE_BYTES_MAX * self.nodes.len() * PROFILES + REPORT_BYTES_MAX * reports
@@ -288,7 +288,7 @@ impl World<'_> {
 const PATIENCE: usize = 50;
 /// The ticket of a question whether a node lives, and a part of the answer.
 const PROBE_BYTES_MAX: usize = 60;
-/// What a node tells of its replication.
+/// Bytes of a node's report on its replication.
 const REPORT_BYTES_MAX: usize = 200;
 /// Pages of one walk.
 const PAGES_MAX: usize = 10_000;

@@ -1,4 +1,4 @@
-//! A simulated client: what it still waits for, and whether what comes is that.
+//! A simulated client: the replies that it expects, and the check of each reply that arrives.
 
 use crate::keyspace::unix_ms;
 use crate::ledger::{JOURNAL, Ledger, Told, text};
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     pub is_closed: bool,
     /// It reads nothing until then.
     pub reads_at: Instant,
-    /// It was told, or has asked, that the connection ends after what it waits for.
+    /// The client knows that the connection ends after the expected replies, because it asked for that or was told.
     pub ending: bool,
     /// With the times when it was sent.
     expected: VecDeque<(Expect, Instant)>,
@@ -61,7 +61,7 @@ impl Moment {
     }
 }
 
-/// What a client counts.
+/// Counts of one client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Replies received.
@@ -105,7 +105,7 @@ impl Client {
         self.expected.len()
     }
 
-    /// Whether the reply that comes next is so late at `now` that something keeps it. What the client is told comes behind it.
+    /// Whether the next reply is so late at `now` that something delays it. Pushes arrive behind it.
     pub(crate) fn is_held_up(&self, now: Instant) -> bool {
         let is_late = |sent_at: Instant| now.since(sent_at) >= LATE_AFTER;
         !self.is_kept_waiting() && self.expected.front().is_some_and(|(_, sent_at)| is_late(*sent_at))
@@ -116,13 +116,13 @@ impl Client {
         matches!(self.expected.front(), Some((Expect::Popped { .. } | Expect::Replicas, _)))
     }
 
-    /// Whether it has sent a write of `key`, and does not know yet what came of it.
+    /// Whether it has sent a write of `key` whose outcome it does not know yet.
     pub(crate) fn is_writing(&self, key: &[u8]) -> bool {
         let is_it = |expect: &Expect| matches!(expect, Expect::Tracking(trackers::Expected::Overwritten(its)) if its == key);
         self.expected.iter().any(|(expect, _)| is_it(expect))
     }
 
-    /// Notes what the request that it just sent must bring.
+    /// Records the expected reply to the request that was just sent.
     pub(crate) fn expect(&mut self, expect: Expect, now: Instant) {
         if let Expect::Each(all) = expect {
             return all.into_iter().for_each(|expect| self.expect(expect, now));
@@ -181,7 +181,7 @@ impl Client {
         };
         let expect = match expect {
             Expect::Scripted(scripted) if reply == NO_SCRIPT => {
-                // The last word of who ends is behind it.
+                // If the client ends its connection, its last request is behind this one. The proxy then does not retry it.
                 let is_fine = moment.troubled
                     || self.ending
                     || scripted.may_be_missed(sent_at, self.program.sent, &ledger.scripts);
@@ -215,7 +215,7 @@ impl Client {
                     ledger.violate(what);
                 }
             }
-            // What comes behind an error is queued whatever it is.
+            // A command behind an error is queued whatever its keys are.
             (Expect::Exactly(expected), None)
                 if reply == b"+QUEUED\r\n"
                     && expected == CROSS_SLOT
@@ -335,7 +335,7 @@ impl Client {
         }
     }
 
-    /// The same for requests that change what comes over the connection.
+    /// The same for requests that change the state of the connection.
     fn fits_connection(&mut self, expect: &Expect, reply: &[u8], now: Instant, ledger: &mut Ledger) -> bool {
         let client = self.program.client;
         match expect {
@@ -381,7 +381,7 @@ impl Client {
         fits
     }
 
-    /// Others may want to have it told what changes, once it is ready to hear that.
+    /// This client offers to receive invalidations for others, once it is able to.
     fn lend_ear(&self, ledger: &mut Ledger) {
         let client = self.program.client;
         let topic = (Kind::Channel, INVALIDATIONS.to_vec());
@@ -411,7 +411,7 @@ impl Client {
         })
     }
 
-    /// What EXEC of a transaction over several shards says: that each part ran, that it did not, or that nobody knows.
+    /// Checks the reply of an EXEC over several shards: each part ran, did not run, or has an unknown outcome.
     fn check_parts_executed(
         &mut self,
         transaction: &Transaction,
@@ -430,7 +430,7 @@ impl Client {
             return Err(format!("nothing went wrong, and EXEC says {:?}", text(reply)));
         }
         let fates = transaction.fates(&replies, ledger)?;
-        // A part whose connection was lost may have found the change or not: nobody knows.
+        // A part whose connection was lost may or may not have seen the change.
         let has_changed = transaction.changed && self.watches && self.has_written;
         if has_changed && fates.contains(&Told::Done) {
             return Err("EXEC ran though a watched key had changed".to_owned());
@@ -508,8 +508,8 @@ impl Client {
         }
     }
 
-    /// The connection is gone. Returns how many replies are missing; what came of the first of these requests is
-    /// unknown, and `behind` says what of the others.
+    /// Handles the end of the connection and returns the number of missing replies. The outcome of the first of these requests
+    /// is unknown; `behind` is that of the others.
     pub(crate) fn disconnect(&mut self, behind: Told, ledger: &mut Ledger) -> usize {
         let missing = self.expected.len();
         for (number, (expect, _)) in std::mem::take(&mut self.expected).into_iter().enumerate() {
@@ -527,7 +527,7 @@ impl Client {
     }
 }
 
-/// What an error of the contract says; `None` for everything else.
+/// The outcome that an error of the contract states; `None` for any other reply.
 fn told(reply: &[u8]) -> Option<Told> {
     let line = String::from_utf8_lossy(reply.strip_prefix(b"-")?).into_owned();
     if line.starts_with("TRYAGAIN shard ") || line.starts_with("EXECABORT Transaction discarded because of") {
@@ -540,7 +540,7 @@ fn told(reply: &[u8]) -> Option<Told> {
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
 }
 
-/// Whether `reply` says why it is not known how many replicas there are that have what was written.
+/// Whether `reply` says why the number of up-to-date replicas is unknown.
 fn tells_no_number(reply: &[u8]) -> bool {
     let causes = [
         "LOADING ",

@@ -1,13 +1,13 @@
-//! What the nodes of a simulated Redis Cluster know: who owns which slot, which slot is on its way, and what a node says
-//! to a request for keys that it does not have.
+//! The knowledge of the nodes in a simulated Redis Cluster: the owners of slots, the migrating slot, and the reply of a node to
+//! a request for keys that it does not have.
 //!
 //! ```text
 //!   truth here ─► a node declines: MOVED, ASK, TRYAGAIN ─► the proxy sends it elsewhere
 //!        └─ some time later, or much later, or when the proxy wishes for it ─► the proxy's topology
 //! ```
 //!
-//! Slots move key by key; a primary is replaced by its replica. A node that is no primary (any more) declines everything but
-//! reads of who has said READONLY.
+//! Slots move key by key. A replica can replace its primary. A node that is not a primary (any more) declines all requests,
+//! except reads on a connection with READONLY.
 
 use crate::ledger::Ledger;
 use crate::views::Eye;
@@ -29,7 +29,7 @@ pub(crate) struct Map {
     pub owners: Vec<usize>,
     /// By shard: its primary and its replica, by their numbers among the nodes.
     pub shards: Vec<[usize; 2]>,
-    /// So many of them belong to the cluster: the last may not have joined it yet.
+    /// Number of nodes that belong to the cluster. The last shard may not have joined yet.
     pub joined: usize,
     /// By shard: the epoch as of which its primary claims its slots.
     pub epochs: Vec<u64>,
@@ -39,7 +39,7 @@ pub(crate) struct Map {
     pub migration: Option<Migration>,
 }
 
-/// The truth, and what of it nodes know.
+/// The true map, and the part of it that nodes know.
 pub(crate) struct Cluster {
     truth: Arc<Map>,
     /// By node, where they hear of it later.
@@ -50,8 +50,8 @@ pub(crate) struct Cluster {
     pub cut: BTreeSet<usize>,
     /// Nodes that have not heard the others for too long, or not since they are back: they take no requests.
     pub isolated: BTreeSet<usize>,
-    /// By node that is cut off: how many votes were asked for in vain by those who are cut off with it. Each has raised the
-    /// epoch there.
+    /// By isolated node: the number of failed elections of the nodes that are isolated with it. Each has raised the epoch
+    /// there.
     pub vain_votes: BTreeMap<usize, u64>,
     /// The shard that joins while the world lasts.
     newcomer: Option<usize>,
@@ -59,8 +59,9 @@ pub(crate) struct Cluster {
     left: BTreeMap<(u16, usize), Instant>,
 }
 
-/// A slot does not come back to where it was before so long: a node that had declined a request would carry out what was
-/// sent behind it before that is sent again. Nobody reshards there and back within a round trip.
+/// A slot does not return to its previous owner within this time. Otherwise a node that declined a request could carry out
+/// later requests of the client before the retry of the first. Real clusters do not move a slot there and back within a round
+/// trip.
 const AWAY_FOR: Duration = Duration::from_secs(2);
 
 /// A slot on its way.
@@ -71,7 +72,7 @@ pub(crate) struct Migration {
     pub to: usize,
 }
 
-/// What a node does with a request.
+/// The node's decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It carries it out.
@@ -92,8 +93,8 @@ pub(crate) fn node_at(address: &Address) -> usize {
 }
 
 impl Cluster {
-    /// `shards` shards, whose primaries are the first nodes and whose replicas the next ones. The first `joined` of them
-    /// have even slots. With `gossips`, nodes hear later of what changes.
+    /// A cluster of `shards` shards: the first nodes are primaries, the next ones replicas. The first `joined` shards share the
+    /// slots evenly. With `gossips`, nodes learn of changes later.
     pub(crate) fn new(shards: usize, joined: usize, gossips: bool) -> Cluster {
         let ranges = topology::slot_ranges(joined as u32).zip(0..);
         let truth = Arc::new(Map {
@@ -159,7 +160,7 @@ impl Cluster {
         }
     }
 
-    /// What a discovery that knows the truth would tell.
+    /// The topology as a discovery that knows the truth would report it.
     pub(crate) fn topology(&self, before: Option<&Topology>) -> Topology {
         let truth = &self.truth;
         let spec = |(shard, [primary, replica]): (usize, &[usize; 2])| {
@@ -176,7 +177,7 @@ impl Cluster {
         Topology::of_cluster(before, truth.number, &specs).expect("each slot has one owner")
     }
 
-    /// Who may have `key`: its owner, and where it is on its way to.
+    /// Nodes that may have `key`: its owner, and the target of its migration.
     pub(crate) fn holders(&self, key: &[u8]) -> Vec<usize> {
         let migration = self.migration().filter(|migration| migration.slot == slot(key));
         let target = migration.map(|migration| self.truth.shards[migration.to][0]);
@@ -262,8 +263,8 @@ impl Cluster {
         (0..self.truth.joined).filter(|shard| self.truth.owners.contains(shard)).collect()
     }
 
-    /// The slot of `key` begins to move to another shard, if there is one and none is on its way: most often to one
-    /// that has come.
+    /// Begins to move the slot of `key` to another shard, if there is one and no slot is migrating. The target is most often a
+    /// shard that has joined.
     pub(crate) fn begin_migration(&mut self, key: &[u8], now: Instant, prng: &mut Prng) {
         let slot = slot(key);
         let from = self.truth.owners[usize::from(slot)];
@@ -295,8 +296,8 @@ impl Cluster {
         [self.truth.shards[migration.from][0], self.truth.shards[migration.to][0]]
     }
 
-    /// What `node` does with `request`. `queued` is what was sent since MULTI; `asking` is whether ASKING was said before,
-    /// `reads` whether READONLY was.
+    /// Decides how `node` answers `request`. `queued` has the requests since MULTI. `asking` says whether ASKING came before,
+    /// `reads` whether READONLY did.
     pub(crate) fn judge(
         &self,
         node: usize,
@@ -365,7 +366,7 @@ impl Map {
 }
 
 impl Cluster {
-    /// A node that has become a replica gets all data anew, and says so to who asks for all keys.
+    /// A node that has become a replica loads all data anew. It says so in reply to commands on all keys.
     fn judge_keyless(&self, node: usize, request: &Request<'_>) -> Verdict {
         let words = ["keys", "dbsize", "scan", "randomkey", "flushall"];
         let asks_for_all = words.iter().any(|word| request.arg(0).eq_ignore_ascii_case(word.as_bytes()));

@@ -1,5 +1,5 @@
-//! Commands on keys that one client has for itself: drawn from templates, with the keys marked, so that a model can run
-//! them under other names.
+//! Commands on keys that belong to one client. They are drawn from templates with marked keys, so that a model can run them
+//! under other names.
 
 use crate::keyspace::unix_ms;
 use crate::model::{FamilyId, Word};
@@ -14,7 +14,7 @@ pub(crate) struct Drawn {
     pub reads: bool,
     /// When it runs makes a difference, or will.
     pub timed: bool,
-    /// What its reply is made of, if its order means nothing: [`Shape`].
+    /// Elements of a reply whose order means nothing: [`Shape`].
     pub shape: Shape,
 }
 
@@ -23,7 +23,7 @@ pub(crate) struct Drawn {
 pub(crate) enum Shape {
     /// Byte for byte.
     Exact,
-    /// An array of so many elements an entry; entries stand in no order.
+    /// An array of unordered entries, each with this number of elements.
     Entries(usize),
     /// The same behind a cursor.
     Page(usize),

@@ -1,4 +1,5 @@
-//! Fingerprints of worlds in a file, a line each: `seed fingerprint`. They tell whether a change altered what the core does.
+//! Fingerprints of worlds in a file, a line each: `seed fingerprint`. A changed fingerprint shows that the core behaves
+//! differently.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;

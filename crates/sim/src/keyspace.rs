@@ -1,4 +1,4 @@
-//! What a simulated node keeps: the embedded store, with a clock and what the store lacks and a Redis with a module has.
+//! The data of a simulated node: the embedded store with a clock, and commands that only a Redis with a module has.
 
 use crate::cluster;
 use crate::ledger::Ledger;
@@ -17,11 +17,11 @@ pub(crate) struct Keyspace {
     pub scripts: Loaded,
     /// Requests since housekeeping was done.
     idle: u32,
-    /// What each request was answered last; only kept for a saboteur.
+    /// The last reply to each request. Only a sabotaged node keeps it.
     last: Option<BTreeMap<Vec<u8>, Vec<u8>>>,
 }
 
-/// What a key holds.
+/// The value of a key.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Dump {
     pub payload: Vec<u8>,
@@ -29,7 +29,7 @@ pub(crate) struct Dump {
     expires_at_ms: i64,
 }
 
-/// Housekeeping is done after so many requests: seldom enough that expired keys are also found by those who look.
+/// Requests between two pieces of housekeeping: so many that look-ups find expired keys too.
 const REQUESTS_PER_WORK: u32 = 16;
 
 impl Keyspace {
@@ -111,7 +111,7 @@ impl Keyspace {
         is_given
     }
 
-    /// What a key of database 0 holds, if it is there.
+    /// The value of a key of database 0, if it exists.
     pub(crate) fn dump(&mut self, key: &[u8], now: Instant) -> Option<Dump> {
         let payload = resp::reply::as_bulk(&self.ask(&[b"DUMP", key], now))?.to_vec();
         let expires = self.ask(&[b"PEXPIRETIME", key], now);
@@ -146,26 +146,26 @@ impl Keyspace {
         self.store.work(unix_ms(now));
     }
 
-    /// What another connection than the one that asked is to be given.
+    /// The next bytes for a connection other than the one whose request ran.
     pub(crate) fn next_delivery(&mut self) -> Option<Delivery> {
         self.store.next_delivery()
     }
 
-    /// When somebody has waited long enough.
+    /// Time at which the next wait ends.
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         let after_ms = self.store.next_deadline()?.saturating_sub(BEGINNING_MS);
         let at_ms = after_ms.div_ceil(CLOCK_STEP_MS) * CLOCK_STEP_MS;
         Some(Instant::ZERO + Duration::from_millis(at_ms))
     }
 
-    /// Remembers `reply`; gives what the same request was answered before, if that was something else.
+    /// Stores `reply`. Returns the previous reply to the same request if it was different.
     pub(crate) fn older_reply(&mut self, request: &Request<'_>, reply: &[u8]) -> Option<Vec<u8>> {
         let words: Vec<&[u8]> = request.args().collect();
         let older = self.last.as_mut()?.insert(words.join(&0), reply.to_vec())?;
         (older != reply).then_some(older)
     }
 
-    /// Asks the store behind everybody's back: for what is there before the world begins and for checks at its end.
+    /// Asks the store directly, before the world begins and for the checks at its end.
     pub(crate) fn ask(&mut self, words: &[&[u8]], now: Instant) -> Vec<u8> {
         let mut reply = Vec::new();
         ask(&mut self.store, words, unix_ms(now), &mut reply);
@@ -185,14 +185,14 @@ impl Keyspace {
     }
 }
 
-/// The same seed everywhere: what a store answers must not depend on it, and a model of the same seed shows where it
-/// does.
+/// All stores have the same seed. A store's replies must not depend on it, and the model uses the same seed to show where they
+/// do.
 pub(crate) fn new_store() -> Store {
     Store::new(StoreSettings { seed: 42, ..StoreSettings::default() })
 }
 
-/// The unix time of all nodes in a world. It goes on in large steps, so that most often a request was sent and answered
-/// within one, and its judge knows what time the node thought it was.
+/// The unix time of all nodes in a world. It advances in large steps, so most requests are sent and answered within one step.
+/// The judge then knows the node's time.
 pub(crate) fn unix_ms(now: Instant) -> u64 {
     BEGINNING_MS + now.as_nanos() / (CLOCK_STEP_MS * 1_000_000) * CLOCK_STEP_MS
 }
@@ -202,7 +202,7 @@ const BEGINNING_MS: u64 = 1_700_000_000_000;
 /// How far the clock goes at once.
 pub(crate) const CLOCK_STEP_MS: u64 = 500;
 
-/// What a connection has chosen.
+/// Settings of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Profile {
     pub database: u8,
@@ -239,7 +239,7 @@ fn run(store: &mut Store, caller: CallerId, words: &[&[u8]], now_ms: u64, out: &
     store.run(caller, &Request::new(&bytes, &spans), now_ms, out);
 }
 
-/// Everything that can be known of a key: its type, what it holds, and when it expires. Equal bytes, equal keys.
+/// Everything that is visible of a key: type, value and expiry. Equal bytes mean equal keys.
 pub(crate) fn read_key(store: &mut Store, database: u8, key: &[u8], now_ms: u64) -> Vec<u8> {
     let profile = Profile { database, ..Profile::default() };
     let mut ask = |words: &[&[u8]], out: &mut Vec<u8>| ask_in(store, profile, words, now_ms, out);

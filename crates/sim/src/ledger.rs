@@ -1,4 +1,4 @@
-//! What was asked for, what ran, and what clients were told: the facts that must agree.
+//! Requests, executions and replies: the facts that must agree.
 //!
 //! Every write has a token that no other write has; it stands in the value. Each key has one writer.
 
@@ -22,36 +22,36 @@ pub(crate) type Token = u64;
 /// The facts.
 pub(crate) struct Ledger {
     topology: Arc<Topology>,
-    /// What the keys hold that are not written with stamps.
+    /// Values of keys that are not written with stamps.
     pub model: Model,
     /// Elements that clients push and wait for.
     pub queues: Queues,
-    /// What is published, and who listens.
+    /// Messages and their subscribers.
     pub radio: Radio,
-    /// What clients keep of what they have read.
+    /// Values that clients cache.
     pub caches: Caches,
     /// Scripts that the proxy knows.
     pub scripts: Kept,
-    /// Who may read what, where there are users.
+    /// Permissions to read, where there are users.
     pub rights: Rights,
     /// How often each stamped write ran.
     runs: Vec<u32>,
     /// When each was made up.
     stamped_at: Vec<Instant>,
-    /// Nodes that are no primaries as the proxy was told, and since when.
+    /// Nodes that the proxy knows to be no primaries, and since when.
     demoted_at: BTreeMap<usize, Instant>,
     /// Which node is about to run something.
     pub looks_at: usize,
     /// Why no client's read is to run there.
     pub unfit: Option<&'static str>,
-    /// Writes of which their clients were told that so many replicas have them.
+    /// Writes, each with the number of replicas that a client was told to have it.
     pub acknowledged: Vec<(Vec<u8>, Token, usize)>,
     /// How much filling each stamped value has.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
     names: BTreeSet<Vec<u8>>,
     keys: BTreeMap<Vec<u8>, History>,
-    /// Writes of which a client was told that they were not sent.
+    /// Writes whose clients were told that they were not sent.
     never_sent: BTreeSet<Token>,
     /// By key: the write that its writer sent last of those that ran.
     last_runs: BTreeMap<Vec<u8>, Token>,
@@ -59,23 +59,23 @@ pub(crate) struct Ledger {
     overtaken: BTreeSet<Token>,
     /// Reads may go to replicas.
     pub reads_replicas: bool,
-    /// And do so while a primary is down, whatever they lack.
+    /// While a primary is down, reads go even to replicas that lack writes.
     pub reads_anything: bool,
     /// Slots that are on their way, or have moved.
     moving: BTreeMap<u16, Moving>,
     /// When the request was sent whose reply is looked at.
     pub asked_at: Instant,
-    /// Slots that have moved: what is in them may be where no replica has got it yet.
+    /// Slots that have moved: replicas may lack their recent keys.
     has_moved: BTreeSet<u16>,
     /// Keys that were written last on a connection that their writer has no more.
     forgotten: BTreeSet<Vec<u8>>,
-    /// Nodes are a cache: what was written may be missing, or be what was there before.
+    /// Nodes are a cache: a written value may be missing, or an older one may be there.
     pub is_cache: bool,
-    /// Sentinels decide who is a primary, and no read may go to another.
+    /// Sentinels decide which node is a primary, and no read may go to a replica.
     pub wants_primaries: bool,
     /// The keys of one transaction may be on several shards.
     pub is_per_shard: bool,
-    /// Nodes do not know at once what changes: they may send requests to where nobody would.
+    /// Nodes learn of changes with delay, so they may redirect requests to a wrong node.
     pub is_gossiping: bool,
     /// What time it is.
     pub now: Instant,
@@ -83,12 +83,12 @@ pub(crate) struct Ledger {
     pub violation: Option<String>,
 }
 
-/// What one key may hold, as its writer knows.
+/// The values that one key may hold, as its writer knows.
 #[derive(Debug, Default)]
 struct History {
     /// The value of the last write that was acknowledged; `None` if that was a deletion, or before the first.
     acknowledged: Option<Vec<u8>>,
-    /// Values of writes whose outcome nobody knows: they may be there, or come yet.
+    /// Values of writes with unknown outcome: each may be there, or arrive later.
     unknown: BTreeSet<Option<Vec<u8>>>,
 }
 
@@ -97,11 +97,11 @@ struct History {
 struct Moving {
     /// It has arrived.
     has_moved: bool,
-    /// Since when the proxy knows that: what is sent to it from then on goes there.
+    /// Time since which the proxy knows it: later requests go there.
     known_at: Instant,
 }
 
-/// How a write ended, as its client was told.
+/// Outcome of a write, as reported to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
     /// It ran.
@@ -184,7 +184,7 @@ impl Ledger {
         self.topology.division_of(key).0
     }
 
-    /// Whether the nodes are a cluster, who know by themselves which keys are theirs.
+    /// Whether the nodes are a cluster, which knows by itself where keys belong.
     pub(crate) fn is_cluster(&self) -> bool {
         self.topology.is_cluster()
     }
@@ -227,7 +227,7 @@ impl Ledger {
         }
     }
 
-    /// The proxy is told whether `node` is a primary.
+    /// Records whether the proxy has learned that `node` is a primary.
     pub(crate) fn is_primary(&mut self, node: usize, is_primary: bool, now: Instant) {
         match is_primary {
             true => _ = self.demoted_at.remove(&node),
@@ -235,13 +235,13 @@ impl Ledger {
         }
     }
 
-    /// Whether the proxy has been told for so long that `node` is no primary.
+    /// Whether the proxy has known since `then` that `node` is no primary.
     pub(crate) fn is_demoted_since(&self, node: usize, then: Instant) -> bool {
         self.demoted_at.get(&node).is_some_and(|at| *at <= then)
     }
 
-    /// What a client sends is not sent on to a node of which the proxy knew that it is no longer a primary. (Another node may
-    /// say so later, if it does not know.)
+    /// Checks that no request of a client reaches a node that the proxy knew to be no primary. (A node without that knowledge
+    /// may still redirect a request there.)
     pub(crate) fn check_not_demoted(&mut self, request: &Request<'_>) {
         let Some(demoted_at) = self.demoted_at.get(&self.looks_at).filter(|_| !self.is_gossiping) else {
             return;
@@ -260,7 +260,7 @@ impl Ledger {
         }
     }
 
-    /// `client` was told that `count` replicas have all that it has written.
+    /// `client` was told that `count` replicas have all its writes.
     pub(crate) fn have_replicas(&mut self, client: usize, count: usize) {
         let its = self.keys.iter().filter(|(key, history)| {
             writer_of(key) == Some(client)
@@ -308,7 +308,7 @@ impl Ledger {
             self.violate(format!("write {token} of {:?} ran after its client was told TRYAGAIN", text(key)));
         }
         match self.last_runs.get_mut(key) {
-            // If nobody knows what became of it, it may come at any time.
+            // A write with unknown outcome may run at any time.
             Some(last) if *last > token => _ = self.overtaken.insert(token),
             Some(last) => *last = token,
             None => _ = self.last_runs.insert(key.to_vec(), token),
@@ -325,7 +325,7 @@ impl Ledger {
         self.model.shard_lost(shard, now_ms);
     }
 
-    /// A primary is gone, and its successor has not the last of what happened to `key`; it finds this `value` there.
+    /// A primary was replaced, and its successor lacks the last changes of `key`. The successor has `value` instead.
     pub(crate) fn tail_lost(&mut self, key: &[u8], value: Option<&[u8]>) {
         if is_stamped(key) {
             let history = self.keys.entry(key.to_vec()).or_default();
@@ -335,8 +335,8 @@ impl Ledger {
         self.model.give_up_key(key);
     }
 
-    /// The slot begins to move: meanwhile its old owner's replica says of keys that have moved that they are not there, and
-    /// does not know better.
+    /// The slot begins to move. Until the move ends, a replica of the old owner may return nil for keys that have already
+    /// moved.
     pub(crate) fn slot_moves(&mut self, its: u16) {
         self.has_moved.insert(its);
         if self.reads_replicas {
@@ -364,7 +364,7 @@ impl Ledger {
         !self.moving.is_empty() && self.moving.get(&slot(key)).is_some_and(|moving| moving.known_at >= then)
     }
 
-    /// A client has lost its connection. On its next one it may read what is older than what it wrote before.
+    /// A client has lost its connection. On its next one, replicas may return values that are older than its writes.
     fn forgets_writes(&mut self, client: usize) {
         if self.reads_replicas {
             let its = self.names.iter().filter(|key| writer_of(key) == Some(client));
@@ -373,8 +373,8 @@ impl Ledger {
         }
     }
 
-    /// A client was told how its write of `value` (`None`: a deletion) at `key` ended. The writer's requests for one
-    /// key are told in the order in which they were sent.
+    /// Records the outcome of a write of `value` (`None`: a deletion) at `key`, as reported to the client. A writer's outcomes
+    /// for one key are recorded in the order of its requests.
     pub(crate) fn told(&mut self, key: &[u8], value: Option<&[u8]>, told: Told) {
         let token = value.and_then(read_stamp).map(|(_, token)| token);
         let runs = token.map(|token| self.runs[token as usize]);

@@ -20,9 +20,10 @@
 //! assert_eq!(report.fingerprint, again.fingerprint);
 //! ```
 //!
-//! The nodes of a world are plain ones, with replicas or without; those of a Redis Cluster, which move slots and elect
-//! (`cluster.rs`); or primaries that sentinels watch and replace (`sentinels.rs`). The proxy's own discovery finds out in some
-//! of the clusters, and always where there are sentinels (`world/discovery.rs`).
+//! The nodes of a world have one of three forms. Plain nodes have replicas or not. Nodes of a Redis Cluster move slots and
+//! elect primaries (`cluster.rs`). Or sentinels watch primaries and replace them (`sentinels.rs`).
+//!
+//! The proxy's own discovery works in some of the clusters, and always where there are sentinels (`world/discovery.rs`).
 //!
 //! **Must not know** anything real: no socket, no thread, no clock. The root's `clippy.toml` forbids them; only the program, which
 //! tells how long it took, relaxes that.

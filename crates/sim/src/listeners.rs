@@ -1,12 +1,12 @@
-//! Clients that publish and listen: what they send, and what each of them must hear and must not.
+//! Clients that publish and subscribe: their requests, and the messages that each must and must not receive.
 //!
 //! ```text
 //!   SUBSCRIBE ─ sent ─► confirmed ═══════ messages may come here ═══════ UNSUBSCRIBE confirmed
 //!                          └── what is published from here … to here ──┘ must have come
 //! ```
 //!
-//! Messages of one publisher on one topic come in their order, and each once. That one is missing is only excused on a
-//! node with which something has gone wrong, and, of a shard channel, for a moment after its slot has moved.
+//! Messages of one publisher on one topic arrive in order, and each once. A message may only be missing on a node with a fault,
+//! or on a shard channel shortly after its slot has moved.
 
 use crate::ledger::text;
 use crate::program::{Expect, Program, Sent, words};
@@ -25,7 +25,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// What subscribes to it, what ends that, and what its messages begin with.
+    /// The command that subscribes, the command that ends it, and the first word of a message.
     fn words(self) -> [&'static str; 3] {
         match self {
             Kind::Channel => ["subscribe", "unsubscribe", "message"],
@@ -38,7 +38,7 @@ impl Kind {
 /// A kind and a name.
 pub(crate) type Topic = (Kind, Vec<u8>);
 
-/// Where clients that are told of changes for others listen, as Redis wants it.
+/// The channel for invalidations on behalf of other clients; Redis prescribes its name.
 pub(crate) const INVALIDATIONS: &[u8] = b"__redis__:invalidate";
 
 /// Channels that are published to.
@@ -62,13 +62,13 @@ fn draw_topic(prng: &mut Prng) -> Topic {
     }
 }
 
-/// What the answer to a request of this file must be.
+/// The expected reply to a request of this file.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
     /// That the client is subscribed.
     Subscribed {
         topic: Topic,
-        /// To how many it is told to be, where that is known.
+        /// Number of subscriptions in the reply, where it is known.
         count: Option<usize>,
     },
     /// That it is not any more: to one of these, or to none, for there was none.
@@ -79,12 +79,12 @@ pub(crate) enum Expected {
     Pong,
 }
 
-/// What a client does that listens.
+/// The state of a client that subscribes.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    /// What it has asked for on this connection and not given up again.
+    /// Topics that it has subscribed to on this connection and not left.
     wanted: BTreeSet<Topic>,
-    /// Nothing can go wrong in its world: it knows what it is subscribed to before it is told.
+    /// Its world has no faults: it knows its subscriptions before they are confirmed.
     is_sure: bool,
 }
 
@@ -131,7 +131,7 @@ impl Listener {
         }
     }
 
-    /// Of all topics of a kind. They are told one by one, in an order that only the server knows.
+    /// Ends all subscriptions of a kind. Each gets a confirmation, in an order that only the server knows.
     fn unsubscribe_all(&mut self, kind: Kind, now: Instant) -> Sent {
         let bytes = words(&[kind.words()[1].as_bytes()]);
         let total = self.count(kind).unwrap_or_default();
@@ -150,7 +150,7 @@ impl Listener {
 }
 
 impl Program {
-    /// What a client that listens sends next; `None` if it does what all do.
+    /// The next request of a client that subscribes; `None` if it behaves as all others do.
     pub(crate) fn listen(&mut self, now: Instant, prng: &mut Prng, radio: &mut Radio) -> Option<Sent> {
         let listener = self.listener.as_mut()?;
         let is_restricted = listener.has_topics() && !self.profile.resp3;
@@ -175,7 +175,7 @@ impl Program {
             }
             5 => Sent { bytes: words(&[b"PING"]), expect: Some(Expect::Radio(Expected::Pong)) },
             10 if self.profile.resp3 && prng.one_in(4) => {
-                // It stays subscribed, and is told so in the other way from then on.
+                // The connection stays subscribed and gets messages in RESP2 from now on.
                 self.profile.resp3 = false;
                 Sent { bytes: words(&[b"HELLO", b"2"]), expect: Some(Expect::Greeting { resp3: false }) }
             }
@@ -185,7 +185,7 @@ impl Program {
         })
     }
 
-    /// What a client sends that is told of changes for others: it does nothing but listen.
+    /// The next request of a client that receives invalidations for others. It does nothing else.
     pub(crate) fn lend_ear(&mut self, prng: &mut Prng) -> Option<Sent> {
         let listener = self.listener.as_mut().filter(|_| self.is_ear)?;
         if self.profile.resp3 || listener.has_topics() {
@@ -201,7 +201,7 @@ impl Program {
     }
 }
 
-/// All messages of a world, and who listens.
+/// All messages of a world, and their subscribers.
 #[derive(Debug)]
 pub(crate) struct Radio {
     messages: Vec<Message>,
@@ -226,7 +226,7 @@ struct Message {
     publisher: (usize, u64),
     filling: usize,
     sent_at: Instant,
-    /// When its publisher was told that it was sent.
+    /// Time at which its publisher got the reply.
     told_at: Option<Instant>,
     never_sent: bool,
     /// Somebody has heard it behind one that was sent later.
@@ -248,7 +248,7 @@ impl Message {
     }
 }
 
-/// What one client listens to on its connection.
+/// The subscriptions of one client on its connection.
 #[derive(Debug, Default)]
 struct Ears {
     /// How many connections it had before.
@@ -257,7 +257,7 @@ struct Ears {
     topics: BTreeMap<Topic, Heard>,
 }
 
-/// What came on one topic since it was confirmed.
+/// Messages on one topic since its confirmation.
 #[derive(Debug)]
 struct Heard {
     since: Instant,
@@ -266,10 +266,10 @@ struct Heard {
     last: BTreeMap<(Vec<u8>, (usize, u64)), usize>,
 }
 
-/// A message is on its way so long at most where nothing goes wrong.
+/// The longest delay of a message without faults.
 const UNDER_WAY_MAX: Duration = Duration::from_millis(100);
-/// Who is subscribed to a shard channel is so where its slot is, at most so long after that has moved: the node that had it
-/// says so, and where it is. Or longer, if that must be found out first.
+/// Time until a shard subscription follows its slot: the old node ends it and says where the slot is. The second is for a
+/// target that must be discovered first.
 const FOLLOWED_WITHIN: Duration = Duration::from_millis(50);
 const FOUND_WITHIN: Duration = Duration::from_millis(500);
 
@@ -293,8 +293,8 @@ impl Radio {
         struck.for_each(|(at, _)| *at = (*at).min(now));
     }
 
-    /// The slot of a shard channel has moved, to a node that the proxy knows or not: nobody is subscribed to it for a
-    /// moment.
+    /// The slot of a shard channel has moved, to a node that the proxy knows or not. For a moment the channel has no
+    /// subscribers.
     pub(crate) fn moved(&mut self, channel: &[u8], is_known: bool, now: Instant) {
         let within = if is_known { FOLLOWED_WITHIN } else { FOUND_WITHIN };
         self.moved_at.entry(channel.to_vec()).or_default().push((now, within));
@@ -349,7 +349,7 @@ impl Radio {
         (bytes, number)
     }
 
-    /// One message on each channel, for whoever listens: the requests, and the number of the first.
+    /// One message on each channel for all subscribers: the requests, and the number of the first message.
     pub(crate) fn farewell(&mut self, client: usize, now: Instant) -> (Vec<Vec<u8>>, usize) {
         let first = self.messages.len();
         let all =
@@ -370,7 +370,7 @@ impl Radio {
         self.ears.insert(client, Ears { connection: connection + 1, ..Ears::default() });
     }
 
-    /// `client` was told that it speaks this protocol from now on.
+    /// `client` has got the confirmation of this protocol.
     pub(crate) fn speaks(&mut self, client: usize, resp3: bool) {
         self.ears.entry(client).or_default().resp3 = resp3;
     }
@@ -381,7 +381,7 @@ impl Radio {
         (ears.resp3, ears.topics) = (false, BTreeMap::new());
     }
 
-    /// Whether `client` is told to be subscribed to `topic`.
+    /// Whether `client` has a confirmed subscription to `topic`.
     pub(crate) fn is_subscribed(&self, client: usize, topic: &Topic) -> bool {
         self.ears.get(&client).is_some_and(|ears| ears.topics.contains_key(topic))
     }
@@ -414,7 +414,7 @@ impl Radio {
         let last = heard.last.entry((channel.to_vec(), sent.publisher)).or_insert(number);
         let before = std::mem::replace(last, number.max(*last));
         if before > number && sent.told_at.is_none() {
-            // If nobody knows what became of it, it may come at any time.
+            // A message with unknown outcome may arrive at any time.
             self.messages[number].comes_late = true;
             return Ok(());
         }
@@ -424,7 +424,7 @@ impl Radio {
         }
     }
 
-    /// A request of `client` was answered with `reply`. An error says what is wrong with that.
+    /// A request of `client` got `reply`. Returns an error if the reply is wrong.
     pub(crate) fn answered(
         &mut self,
         client: usize,

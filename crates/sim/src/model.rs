@@ -1,11 +1,14 @@
-//! What one Redis would have answered: a reference store that is asked everything that a client asks of keys of its own.
+//! The replies of one Redis: a reference store that runs every request of a client for its own keys.
 //!
-//! Keys come in families of three, which one client has for itself and which live on one shard where hash tags count. The
-//! client's requests for a family run in the order in which they were sent, so that the reference store, asked in that
-//! order, says byte for byte what must come. Two things are not known. One is the node's clock when a request ran: it was
-//! one of those between sending and receiving. The other is what became of requests whose outcome the client was told to be
-//! unknown: each may have run at any time since, or run yet. So a family has several possible states, each under names of
-//! its own in the reference store; a reply that fits none is a violation, and one that fits some leaves these.
+//! Keys come in families of three. A family belongs to one client, and lives on one shard where hash tags count. The client's
+//! requests for a family run in the order in which they were sent. The reference store runs them in that order, so its replies
+//! are the expected ones, byte for byte.
+//!
+//! Two things are unknown. One is the node's clock when a request ran: any time between sending and receiving. The other is
+//! whether and when requests with an unknown outcome ran: at any time since, or still to come.
+//!
+//! So a family has several possible states, each under names of its own in the reference store. A reply that fits no state is a
+//! violation. Otherwise the states that it fits stay.
 
 use crate::draw::{Drawn, LETTERS, Shape};
 use crate::keyspace::{CLOCK_STEP_MS, Profile, ask_in, new_store, read_key, sorted};
@@ -54,7 +57,7 @@ pub(crate) enum Word {
 pub(crate) struct Asked {
     pub family: FamilyId,
     pub drawn: Drawn,
-    /// What the nodes' clock said when it was sent.
+    /// The nodes' clock when the request was sent.
     pub sent_ms: u64,
     /// The client spoke RESP3.
     pub resp3: bool,
@@ -82,7 +85,7 @@ pub(crate) struct Model {
     pub unjudged: u64,
 }
 
-/// What is known of one family.
+/// Knowledge about one family.
 #[derive(Default)]
 struct Family {
     states: Vec<State>,
@@ -94,7 +97,7 @@ struct Family {
     wild: bool,
 }
 
-/// One possibility of what the keys hold.
+/// One possible state of the keys.
 #[derive(Clone, Copy)]
 struct State {
     /// Under which names it stands in the reference store.
@@ -216,12 +219,12 @@ impl Model {
         all.collect::<Vec<_>>().into_iter().for_each(|family| self.give_up(family));
     }
 
-    /// All families, for a look at what they hold in the end.
+    /// All families, for the check at the end.
     pub(crate) fn families(&self) -> Vec<FamilyId> {
         self.families.keys().copied().collect()
     }
 
-    /// Whether the keys of a family may hold `found` (as [`read_key`] tells it); else what they should hold.
+    /// Checks whether the keys of a family may hold `found` (in the form of [`read_key`]). The error has the possible values.
     pub(crate) fn check_end(&mut self, id: FamilyId, found: &[Vec<u8>], now_ms: u64) -> Result<(), String> {
         let Some(states) = self.haunted(id, now_ms) else { return Ok(()) };
         let mut possible = Vec::new();
@@ -238,7 +241,7 @@ impl Model {
         Err(format!("{} states, such as {:?}", possible.len(), shown(possible.first())))
     }
 
-    /// Lets the reference store run a request. `reply`: what was answered, if that is known.
+    /// Runs a request in the reference store. `reply` is the client's reply, if known.
     fn advance(
         &mut self,
         asked: &Asked,
@@ -323,7 +326,7 @@ impl Model {
         Some(states)
     }
 
-    /// What a node's clock may have said when it ran the request. `None`: too many possibilities.
+    /// Possible times of the node's clock when the request ran. `None`: too many.
     fn times(&self, asked: &Asked, now_ms: u64) -> Option<Vec<u64>> {
         let family = self.families.get(&asked.family)?;
         if !family.timed {
@@ -343,7 +346,7 @@ impl Model {
         self.spaces
     }
 
-    /// What a state is, to tell it from others.
+    /// The content of a state, for comparison with others.
     fn look(&mut self, id: FamilyId, space: u64) -> Vec<u8> {
         id.keys().flat_map(|key| read_key(&mut self.store, id.database, &in_space(space, &key), 0)).collect()
     }

@@ -7,7 +7,7 @@ use stdx::Prng;
 /// Requests of one pipeline at most.
 const MUTED_MAX: u64 = 12;
 
-/// A key that each client writes and nobody reads.
+/// A key that each client writes and none reads.
 pub(crate) fn muted_key(client: usize) -> Vec<u8> {
     format!("muted{client}").into_bytes()
 }

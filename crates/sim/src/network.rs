@@ -1,4 +1,4 @@
-//! Byte pipes: what goes in comes out later, in order, cut anywhere.
+//! Byte pipes: bytes come out later, in order, cut anywhere.
 
 use std::collections::VecDeque;
 use stdx::Prng;
@@ -11,9 +11,9 @@ pub(crate) struct Pipe {
     capacity: usize,
     /// A delivery is planned.
     pub planned: bool,
-    /// Nothing more will be put in; the end is told once the pipe is empty.
+    /// No more bytes will be put in. The end is reported once the pipe is empty.
     pub ended: bool,
-    /// The end was told.
+    /// The end was reported.
     pub end_told: bool,
 }
 
@@ -49,7 +49,7 @@ impl Pipe {
         self.bytes.is_empty()
     }
 
-    /// What is on the way is lost.
+    /// Drops bytes that are under way.
     pub(crate) fn cut(&mut self, keep: usize) {
         self.bytes.truncate(keep);
     }

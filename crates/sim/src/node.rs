@@ -24,7 +24,7 @@ pub(crate) struct Node {
     pub loading_until: Instant,
     /// Connections are greeted with a refusal.
     pub full: bool,
-    /// When it is next looked whether somebody has waited long enough.
+    /// Time of the next check for waits that have ended.
     pub due_at: Option<Instant>,
     /// What happened to its keys, where there are replicas.
     pub log: Log,
@@ -32,17 +32,17 @@ pub(crate) struct Node {
     pub keeps_log: bool,
     /// It is a replica.
     pub follower: Option<Follower>,
-    /// Of whom, where no cluster decides that; none if that is nobody of ours.
+    /// The node that it follows where no cluster decides that; `None` for an unknown one.
     pub follows: Option<usize>,
     /// Since when it declines writes, as far as it was sent any, and when it did so last.
     pub declines_since: Option<Instant>,
     /// See there.
     pub declined_at: Instant,
-    /// What it was told to publish and its fellows of a cluster do not know yet: channels and messages.
+    /// Messages that it published and the cluster's other nodes do not have yet, with their channels.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
     /// What fellows have published while it was frozen.
     pub overheard: Vec<(Vec<u8>, Vec<u8>)>,
-    /// Who waits for its replicas.
+    /// Connections that wait for its replicas.
     pub waiting: Vec<Waiting>,
     /// When the first of them has waited long enough, as it was planned last.
     wakes_at: Instant,
@@ -51,18 +51,18 @@ pub(crate) struct Node {
     conns: BTreeMap<ConnId, Input>,
 }
 
-/// One who waits for replicas.
+/// One connection that waits for replicas.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     conn: ConnId,
-    /// So many are enough.
+    /// The number of replicas that is enough.
     count: usize,
     /// They must have come so far.
     offset: u64,
     until: Instant,
 }
 
-/// What a sabotaged node does this time.
+/// The action of a sabotaged node for one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Sabotage {
     Nothing,
@@ -71,7 +71,7 @@ pub(crate) enum Sabotage {
     AnswerOlder,
 }
 
-/// What one connection sent and was not run yet.
+/// The unprocessed bytes of one connection, and its state.
 #[derive(Debug)]
 struct Input {
     /// Its state in the store.
@@ -82,19 +82,19 @@ struct Input {
     asking: bool,
     /// It has said READONLY.
     reads: bool,
-    /// It was told that this is no primary.
+    /// It got the reply that this node is no primary.
     has_denied: bool,
     /// It has begun at a replica, and has not asked what that is.
     is_unasked: bool,
     /// It has sent MULTI.
     in_transaction: bool,
-    /// What it has sent since MULTI, one request behind the other.
+    /// Its requests since MULTI, one after the other.
     queued: Vec<u8>,
     bytes: Vec<u8>,
     scanner: Scanner,
     /// Shard channels that it is subscribed to.
     channels: BTreeSet<Vec<u8>>,
-    /// How far the node was when it last ran something for it: up to Redis 7.0, whatever that was.
+    /// The node's offset when it last ran a request of this connection: up to Redis 7.0, any request.
     offset: u64,
 }
 
@@ -146,7 +146,7 @@ impl Node {
         input.bytes.extend_from_slice(bytes);
     }
 
-    /// Runs what is complete of `conn` and returns the replies. `cluster` is of whom it is a node, and by which number.
+    /// Runs the complete requests of `conn` and returns the replies. `cluster` has the node's cluster and its number there.
     pub(crate) fn run(
         &mut self,
         conn: ConnId,
@@ -189,7 +189,7 @@ impl Node {
         out
     }
 
-    /// What it says to what is about itself, or is not for it; `None` if it carries `request` out.
+    /// The reply to a request about the node itself, or to one that it declines; `None` if it carries `request` out.
     fn answer_itself(
         &mut self,
         input: &mut Input,
@@ -212,7 +212,7 @@ impl Node {
             ledger.violate("a node that is no primary was not asked, and is sent requests".to_owned());
         }
         if asks_for_replication(request) {
-            // Who was replaced and has not heard of it says what it is as far as it knows.
+            // A replaced node that does not know of it reports its old role.
             let follower = self.follower.as_ref().filter(|_| !believes_to_be_primary(cluster));
             return Some(report(&self.log, follower, now < self.loading_until));
         }
@@ -239,7 +239,7 @@ impl Node {
         Some(b"+OK\r\n".to_vec())
     }
 
-    /// Carries out what is for it, and notes what that changes.
+    /// Carries out an accepted request and records its changes.
     fn carry_out(
         &mut self,
         input: &mut Input,
@@ -287,8 +287,8 @@ impl Node {
         }
     }
 
-    /// Who has waited for replicas long enough, or for enough of them, and how many there are; `offsets` says how far each
-    /// of them is.
+    /// Takes a connection whose wait for replicas has ended, and the number of replicas that have its writes. `offsets` has the
+    /// offset of each replica.
     pub(crate) fn next_acknowledged(&mut self, offsets: &[u64], now: Instant) -> Option<(ConnId, usize)> {
         let count = |waiting: &Waiting| offsets.iter().filter(|offset| **offset >= waiting.offset).count();
         let is_done = |waiting: &Waiting| count(waiting) >= waiting.count || waiting.until <= now;
@@ -299,13 +299,14 @@ impl Node {
         Some((done.conn, count(&done)))
     }
 
-    /// When the next who waits for replicas has done so long enough, if that is not planned yet.
+    /// Time at which the next wait for replicas ends, if it is not scheduled yet.
     pub(crate) fn wakes_at(&mut self) -> Option<Instant> {
         let first = self.waiting.iter().map(|waiting| waiting.until).min()?;
         (std::mem::replace(&mut self.wakes_at, first) != first).then_some(first)
     }
 
-    /// The slot of `channel` has left: who is subscribed is told that he is no more. What is told to whom.
+    /// The slot of `channel` has left: its subscribers get the end of their subscriptions. Returns the bytes for each
+    /// connection.
     pub(crate) fn drop_channel(&mut self, channel: &[u8], now: Instant) -> Vec<(ConnId, Vec<u8>)> {
         let subscribers = self.conns.iter_mut().filter(|(_, input)| input.channels.contains(channel));
         let told = subscribers.map(|(conn, input)| {
@@ -330,7 +331,7 @@ impl Node {
         self.conns.iter().filter(|(_, input)| !input.bytes.is_empty()).map(|(conn, _)| *conn).collect()
     }
 
-    /// The connections on which somebody waits, for an element or for replicas.
+    /// The connections that wait for an element or for replicas.
     pub(crate) fn waiting_conns(&self) -> Vec<ConnId> {
         self.conns.iter().filter(|(_, input)| input.waits).map(|(conn, _)| *conn).collect()
     }
@@ -343,7 +344,7 @@ impl Node {
         }
     }
 
-    /// The process dies: what was not run never will be.
+    /// The process dies: requests that have not run never will.
     pub(crate) fn die(&mut self) {
         let conns = std::mem::take(&mut self.conns);
         self.overheard.clear();
@@ -353,7 +354,7 @@ impl Node {
     }
 }
 
-/// What the node of a cluster says to `request`, if the keys are not there; a transaction that it belongs to is spoilt.
+/// Writes a cluster node's reply to `request` whose keys it does not have. The transaction of the request is broken.
 fn decline(
     input: &mut Input,
     keyspace: &mut Keyspace,
@@ -407,7 +408,7 @@ fn is_about_transactions(request: &Request<'_>) -> bool {
     names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// Notes that `request`, which has run, has changed what a connection is subscribed to, or has published something.
+/// Records subscriptions and messages of `request`, which has run.
 fn note_channels(
     channels: &mut BTreeSet<Vec<u8>>,
     published: &mut Vec<(Vec<u8>, Vec<u8>)>,
@@ -422,7 +423,7 @@ fn note_channels(
     }
 }
 
-/// Tells the ledger what has run, now that `request` got `reply`: itself, or what was `queued` since MULTI.
+/// Records in the ledger that requests ran, now that `request` got `reply`: itself, or those `queued` since MULTI.
 fn note_run(queued: &mut Vec<u8>, request: &Request<'_>, reply: &[u8], ledger: &mut Ledger) {
     if reply == b"+QUEUED\r\n" {
         return queued.extend_from_slice(request.bytes);

@@ -1,4 +1,4 @@
-//! What a seed decides before a world begins: its size, its topology, and what will go wrong when.
+//! The choices of a seed before a world begins: its size, its topology, and its faults with their times.
 
 use crate::cluster::Cluster;
 use crate::sentinels::name_of;
@@ -33,7 +33,7 @@ pub enum Fault {
         /// Whose node.
         shard: u32,
     },
-    /// Its connections lead nowhere any more, and nobody is told; new ones are as ever.
+    /// Its connections are dead without notice; new ones work.
     Vanish {
         /// Whose node.
         shard: u32,
@@ -95,11 +95,11 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// An operator makes a primary of a replica by hand, or has a primary follow nobody.
+    /// An operator promotes a replica by hand, or has a primary follow an unknown node.
     Mistake {
         /// Which node.
         shard: u32,
-        /// After so long, such a primary is one again.
+        /// Time after which such a primary is one again.
         lasts: Duration,
     },
     /// Sentinels are set up anew: epochs begin at 0.
@@ -130,12 +130,11 @@ impl Fault {
         }
     }
 
-    /// How long clients may not be told of what changes since it has struck.
+    /// Time after the fault during which clients may miss invalidations.
     pub(crate) fn deafens_for(&self) -> Duration {
         match *self {
             Fault::Migrate | Fault::Unlink { .. } => Duration::ZERO,
-            // A connection over which changes are told is asked whether it lives after 5 s of silence, and may be silent for 2 s
-            // then.
+            // A connection for invalidations gets a PING after 5 s of silence, and fails after 2 s more.
             Fault::Vanish { .. } => Duration::from_secs(9),
             Fault::Promote { lasts, .. } | Fault::CutOff { lasts, .. } => lasts + Duration::from_secs(9),
             Fault::Order { .. } | Fault::SetUp => Duration::from_secs(9),
@@ -148,7 +147,7 @@ impl Fault {
     }
 }
 
-/// What may happen to a sentinel.
+/// Faults of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
     /// It does nothing for a while.
@@ -157,10 +156,10 @@ pub enum Trouble {
     Kill,
     /// Its connections are closed.
     Reset,
-    /// They lead nowhere any more, and nobody is told.
+    /// Its connections are dead without notice.
     Vanish,
-    /// Another sentinel, of other primaries, has its address for a while. If the proxy was told of the address, it has to believe
-    /// that one: then nobody is there.
+    /// Another sentinel, of other primaries, takes its address for a while. If the proxy was configured with the address, it
+    /// would have to believe that one: in that case nothing answers there.
     Replace,
 }
 
@@ -174,11 +173,11 @@ impl Trouble {
 pub struct Watching {
     /// By sentinel: it answers so late. The first does at once.
     pub slowness: Vec<Duration>,
-    /// The proxy is told of so many of them.
+    /// Number of sentinels in the proxy's configuration.
     pub named: usize,
-    /// So many must find a primary down.
+    /// Number of sentinels that must find a primary down.
     pub quorum: usize,
-    /// Each primary has so many replicas.
+    /// Replicas of each primary.
     pub replicas: usize,
 }
 
@@ -192,7 +191,7 @@ pub enum Kind {
     /// Primaries that sentinels watch.
     Sentinel,
 }
-/// After so long all that was lost is there again: nodes are tried once a second at least.
+/// Time after which all lost connections exist again: the proxy tries each node once a second or more often.
 const RECONNECTS_WITHIN: Duration = Duration::from_secs(2);
 
 /// A world before it begins.
@@ -204,17 +203,17 @@ pub struct Plan {
     pub shards: usize,
     /// How many clients.
     pub clients: usize,
-    /// When what goes wrong; in order.
+    /// Faults and their times, in order.
     pub faults: Vec<(Instant, Fault)>,
     /// Clients begin nothing new after this.
     pub quiet_at: Instant,
-    /// The proxy is told to drain then.
+    /// Time at which the proxy is told to drain.
     pub drain_at: Option<Instant>,
     /// The slowest delivery.
     pub delay_max: Duration,
     /// The bounds that the proxy is given.
     pub limits: Limits,
-    /// What the proxy does with commands over several shards.
+    /// The proxy's treatment of commands over several shards.
     pub cross_shard: CrossShard,
     /// Where the keys of one transaction may be.
     pub transactions: Transactions,
@@ -222,7 +221,7 @@ pub struct Plan {
     pub has_users: bool,
     /// The nodes are a Redis Cluster.
     pub is_cluster: bool,
-    /// So many of its shards have slots from the beginning; the others join later.
+    /// Number of shards that have slots from the beginning. The others join later.
     pub joined: usize,
     /// It is the proxy's own discovery that finds out what changes there.
     pub discovers: bool,
@@ -257,12 +256,12 @@ impl Plan {
         faults.sort_by_key(|(at, _)| *at);
         let quiet_at = Instant::ZERO + Duration::from_millis(2000 + prng.below(8000));
         let drain_at = prng.one_in(10).then(|| at(&mut prng, 6000));
-        // Where no error may be seen, nothing may take so long that a request's time is up.
+        // In a world without errors, no delay may exceed a request's timeout.
         let delays: &[u64] = if fault_count == 0 { &[50, 500] } else { &[50, 500, 5_000, 50_000] };
         let delay_max = Duration::from_micros(*prng.pick(delays));
         let mut topology = topology(&mut prng, shards);
         let mut limits = limits(&mut prng, delay_max);
-        // What is gathered may be more than little memory allows, which nobody could tell from a fault.
+        // Gathered values may exceed a small memory limit. The judge could not tell that from a fault.
         let is_roomy = limits.engine.memory_bytes_max == Limits::default().engine.memory_bytes_max;
         let cross_shard = if is_roomy && prng.one_in(2) { CrossShard::Emulate } else { CrossShard::Refuse };
         let has_users = prng.one_in(4);
@@ -297,7 +296,7 @@ impl Plan {
             trouble_sentinels(&mut faults, shards, watching, &mut prng);
         }
         let lags = [0, 1, 20, 300, 2_000, 6_000].map(Duration::from_millis);
-        // What is read of replicas is the more worth a look the longer they lack something.
+        // Reads from replicas are more interesting the longer replicas lag.
         let few = if reading != Reading::default() && prng.one_in(2) { 4 } else { 1 };
         let lags = lags[..few + prng.below(7 - few as u64) as usize].to_vec();
         let is_plain = !is_cluster && !is_replicated && cross_shard == CrossShard::Refuse;
@@ -312,7 +311,7 @@ impl Plan {
         }
         let has_favourites = is_cluster || ejecting.is_some() || reading != Reading::default();
         if has_favourites && limits.engine.memory_bytes_max == SOME_MEMORY {
-            // Who asks for one large value all the time is soon answered with more.
+            // A client that asks for one large value all the time soon needs more memory than a low limit has.
             limits.engine.memory_bytes_max = Limits::default().engine.memory_bytes_max;
         }
         let may_join = is_cluster && shards > 1 && !faults.is_empty();
@@ -362,7 +361,7 @@ impl Plan {
         self.delay_max < SLOW
     }
 
-    /// Whether no error of the contract may be seen, and nobody be closed.
+    /// Whether the world permits no error of the contract and no closed connection.
     pub fn is_calm(&self) -> bool {
         let is_roomy =
             !(self.is_short_of_memory() || self.has_little_patience() || self.has_few_subscriptions());
@@ -409,9 +408,9 @@ impl Plan {
     /// Errors of the contract that may be seen though nothing goes wrong.
     pub fn excuses(&self) -> &'static [&'static str] {
         match (self.is_cluster, self.reading.from) {
-            // Before they have told how they stand.
+            // Before the replicas have reported their state.
             (false, ReadFrom::Replica) => &["no replica is readable"],
-            // What needs several keys cannot be had while some have moved; it is only waited for if nothing is behind it.
+            // Several keys cannot be read while some of them have moved. The request is only retried if none follows it.
             (true, ReadFrom::Replica) => &["no replica is readable", "Multiple keys request"],
             (true, _) => &["Multiple keys request"],
             (false, _) => &[],
@@ -423,7 +422,7 @@ impl Plan {
         self.reading != Reading::default()
     }
 
-    /// How much of what a node says may arrive at once: a fiftieth of a second's worth.
+    /// The most bytes of a node that may arrive at once: those of a fiftieth of a second.
     pub fn piece_bytes_max(&self) -> usize {
         self.node_bytes_per_s.map_or(usize::MAX, |bytes| bytes as usize / 50)
     }
@@ -437,8 +436,7 @@ impl Plan {
     }
 }
 
-/// What goes wrong in a cluster, beside what goes wrong everywhere: slots move, and replicas are promoted. Nothing is
-/// forgotten there: who comes back comes back with its data.
+/// Adds a cluster's own faults: slots move, and replicas are promoted. No node forgets its data there.
 fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
     for (_, fault) in faults.iter_mut() {
         if let Fault::Kill { forgets, .. } = fault {
@@ -523,7 +521,7 @@ fn restart_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mu
     faults.sort_by_key(|(at, _)| *at);
 }
 
-/// In every fifth world sentinels decide; no other world depends on what is drawn for these.
+/// Whether sentinels decide, in every fifth world. These draws affect no other world.
 fn watching(seed: u64) -> Option<Watching> {
     let mut prng = Prng::new(seed ^ 0x0005_e417_1ae1);
     if !prng.one_in(3) {
@@ -540,23 +538,23 @@ fn watching(seed: u64) -> Option<Watching> {
     Some(Watching { slowness, named, quorum, replicas: 1 + prng.below(2) as usize })
 }
 
-/// A network whose deliveries may take so long is a slow one.
+/// Bound of the delivery delay above which a network is slow.
 const SLOW: Duration = Duration::from_millis(5);
 
-/// Nodes that take long for large replies, and a worker that is stopped now and then, in some of the worlds in which nothing goes
-/// wrong: all is answered there all the same. No other world depends on what is drawn for these.
+/// Slow large replies of nodes, and pauses of the worker, in some of the worlds without faults. Every request still gets its
+/// reply there. These draws affect no other world.
 fn burdens(seed: u64) -> (Option<u64>, bool) {
     let mut prng = Prng::new(seed ^ 0x0b0e_de25);
     let bytes_per_s = prng.one_in(2).then(|| *prng.pick(&[300_000, 1_000_000, 5_000_000]));
     (bytes_per_s, prng.one_in(4))
 }
 
-/// Longer than what sentinels said before counts for anything, whoever is silent.
+/// A time after which statements of sentinels are out of date.
 const LONG: Duration = Duration::from_secs(14);
-/// So long one sentinel alone is left with a primary.
+/// Time during which one sentinel alone is with a primary.
 pub(crate) const STRANDED_FOR: Duration = Duration::from_secs(16);
 
-/// What goes wrong where sentinels decide, beside what goes wrong everywhere.
+/// Adds the faults of sentinels to the usual ones.
 fn trouble_sentinels(
     faults: &mut Vec<(Instant, Fault)>,
     shards: usize,
@@ -575,7 +573,7 @@ fn trouble_sentinels(
         let (at, lasts) = (at(prng, 8000), lasts(prng));
         let fault = match prng.below(12) {
             0..=2 => {
-                // The one who carries it out may be gone in its midst, and may not come back before nobody doubts any more.
+                // The sentinel that carries out a failover may die during it, and return only after the others have decided.
                 let (trouble, lasts) = if prng.one_in(3) { (Trouble::Kill, LONG) } else { (trouble, lasts) };
                 if prng.one_in(2) {
                     let at = at + Duration::from_millis(prng.below(1_200));
@@ -614,13 +612,13 @@ fn reading(prng: &mut Prng) -> Reading {
     }
 }
 
-/// Who fails so often is left out for so long at least.
+/// Ejection with few failures and at least this time.
 fn ejecting(prng: &mut Prng) -> Ejecting {
     let retry_after = Duration::from_millis(*prng.pick(&[20, 300, 2_000]));
     Ejecting { failures_max: 1 + prng.below(3) as u32, retry_after }
 }
 
-/// Nodes leave and come back, and others hang meanwhile: so something is in flight to those who have keys for a while.
+/// Nodes leave and return while others hang, so that requests are in flight to nodes that have keys for a while.
 fn leave_often(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
     if faults.is_empty() {
         return;
@@ -646,14 +644,14 @@ const SOME_MEMORY: usize = 30 * LITTLE_MEMORY;
 const LITTLE_PATIENCE: usize = 20_000;
 /// Some clients may subscribe to some topics.
 const FEW_SUBSCRIPTIONS: usize = 2_000;
-/// So many keys that are told of must be forgotten.
+/// A limit of tracked keys so low that keys must be forgotten.
 const FEW_TRACKED: usize = 1_500;
 
 /// In most worlds nearly everything counts as large, few clients may have connections of their own, and little may wait
 /// for its receiver.
 fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
     let defaults = Limits::default();
-    // What is large is carried out one by one: on a slow network that would take longer than a world lasts.
+    // Large values are transferred one at a time. On a slow network that could take longer than a world lasts.
     let large_bytes: &[usize] = match delay_max < SLOW {
         true => &[30, 200, 2_000, defaults.engine.large_bytes],
         false => &[5_000, defaults.engine.large_bytes],

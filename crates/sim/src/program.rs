@@ -1,4 +1,4 @@
-//! What clients send, and what must come back.
+//! The requests of clients, and the expected replies.
 
 use crate::draw::{self, Drawn, LETTERS, Shape};
 use crate::keyspace::{Profile, unix_ms};
@@ -12,7 +12,7 @@ use crate::tenants::{Account, Guard, Rights};
 use crate::trackers::{self, Tracker};
 use stdx::{Instant, Prng};
 
-/// Keys that are there from the beginning and that nobody touches: SCAN and KEYS must find them all.
+/// Keys that exist from the beginning and never change: SCAN and KEYS must find them all.
 pub(crate) const LASTING_KEYS: usize = 20;
 /// Keys with stamped values that each client alone writes.
 pub(crate) const STAMPED_KEYS: u64 = 10;
@@ -36,16 +36,15 @@ pub(crate) fn lasting_key(number: usize) -> Vec<u8> {
     format!("lasting{number}").into_bytes()
 }
 
-/// What is stored there.
+/// The value of such a key.
 pub(crate) fn lasting_value(number: usize) -> Vec<u8> {
     format!("value{number}").into_bytes()
 }
 
-/// What the reply to one request must be. All but [`Expect::Exactly`] may be errors of the contract in worlds where
-/// something goes wrong.
+/// The expected reply to one request. In worlds with faults, all but [`Expect::Exactly`] may be errors of the contract.
 #[derive(Clone, Debug)]
 pub(crate) enum Expect {
-    /// These bytes, whatever goes wrong: the proxy answers by itself.
+    /// Exactly these bytes, even with faults: the proxy answers by itself.
     Exactly(Vec<u8>),
     /// These bytes.
     Reply(Vec<u8>),
@@ -55,7 +54,7 @@ pub(crate) enum Expect {
     Value { key: Vec<u8>, own: bool },
     /// The same for several, in an array.
     Values { keys: Vec<Vec<u8>>, own: bool },
-    /// An integer of at least and at most so much.
+    /// An integer between these bounds, both included.
     Between(i64, i64),
     /// An array with all lasting keys.
     AllKeys,
@@ -67,19 +66,19 @@ pub(crate) enum Expect {
     ScanPage,
     /// Any error that is not of the contract: the command's own.
     OwnError,
-    /// What the model says.
+    /// The model's reply.
     Modelled(Asked),
-    /// What the model says of each part: replies in an array, numbers added up, or OK.
+    /// The model's reply for each part: an array, a sum, or OK.
     Parts(Vec<Asked>),
     /// What HELLO answers.
     Greeting { resp3: bool },
-    /// That the connection is as if it had just begun, whatever goes wrong.
+    /// The reply to RESET, even with faults.
     Reset,
-    /// What it says, if the client may ask for that.
+    /// The inner reply, if the client has the permission.
     Guarded(Guard),
-    /// What is answered to who publishes or subscribes.
+    /// The reply to publishing or subscribing.
     Radio(listeners::Expected),
-    /// What is answered to who tracks.
+    /// The reply to tracking.
     Tracking(trackers::Expected),
     /// OK: a key is watched.
     Watched,
@@ -91,7 +90,7 @@ pub(crate) enum Expect {
     Pushed { key: Vec<u8>, element: Vec<u8> },
     /// An element of the queue, or none.
     Popped { keys: Vec<Vec<u8>> },
-    /// How many replicas have what was written.
+    /// The number of replicas that have the writes.
     Replicas,
     /// Each of these, for requests that are sent together.
     Each(Vec<Expect>),
@@ -120,7 +119,7 @@ pub(crate) struct Program {
     pub cursor: u64,
     /// A page of the walk is on its way: the next one's cursor is not known yet.
     pub scanning: bool,
-    /// Where the next request runs, and in what its reply comes.
+    /// The database of the next request, and the protocol of its reply.
     pub profile: Profile,
     /// How many databases it goes to.
     databases: u64,
@@ -128,13 +127,13 @@ pub(crate) struct Program {
     families: [(Vec<FamilyId>, u64); DATABASES as usize],
     /// It subscribes to topics.
     pub listener: Option<Listener>,
-    /// It does nothing but listen to what changes for others.
+    /// It does nothing but receive invalidations for others.
     pub is_ear: bool,
-    /// It keeps what it reads and wants to know what changes.
+    /// It caches values and tracks their keys.
     pub tracker: Option<Tracker>,
     /// Who it says to be.
     pub account: Option<Account>,
-    /// The number of the key that it uses most of the time: of what is asked for all the time, the order shows.
+    /// The number of the key that it uses most of the time: a frequent key shows errors of order.
     favourite: Option<u64>,
     /// How many times it has sent something.
     pub sent: u64,
@@ -144,7 +143,7 @@ pub(crate) struct Program {
 }
 
 impl Program {
-    /// What `client` of `clients` does. The keys that it will write are told to the ledger.
+    /// The program of `client` among `clients`. It registers the keys that it will write with the ledger.
     pub(crate) fn new(client: usize, clients: usize, filling_max: u64, ledger: &mut Ledger) -> Program {
         (0..STAMPED_KEYS).for_each(|number| ledger.name(stamped_key(client, number)));
         sessions::queue_names().chain(trackers::shared_names()).for_each(|key| ledger.name(key));
@@ -172,12 +171,12 @@ impl Program {
         }
     }
 
-    /// One who writes little, or not.
+    /// Sets whether it writes little.
     pub(crate) fn reading_most(self, reads_most: bool) -> Program {
         Program { reads_most, ..self }
     }
 
-    /// One who has a key that it uses most of the time, or not.
+    /// Sets the key that it uses most of the time, if any.
     pub(crate) fn preferring(self, favourite: Option<u64>) -> Program {
         Program { favourite, ..self }
     }
@@ -193,7 +192,7 @@ impl Program {
         self.account = Account::draw(self.client, rights, prng);
         match prng.below(8) {
             0 | 1 => Program { listener: Some(Listener::new(is_sure)), ..self },
-            // One at least does what the model can judge.
+            // At least one client sends requests that the model can judge.
             2 if self.client > 0 => Program { listener: Some(Listener::new(is_sure)), is_ear: true, ..self },
             3 | 4 => Program { tracker: Some(Tracker::default()), ..self },
             _ => self,
@@ -248,7 +247,7 @@ impl Program {
             return special;
         }
         let drawn = match prng.below(48) {
-            // Who writes little finds its own writes at replicas.
+            // A client that writes little finds its own writes at replicas.
             drawn if self.reads_most => match prng.below(400) {
                 _ if !std::mem::replace(&mut self.has_written, true) => 0,
                 0 => 0,
@@ -257,7 +256,7 @@ impl Program {
             },
             drawn => drawn,
         };
-        // What follows up to 15, and from 38 on, is about keys of database 0, or about all of them.
+        // Requests up to 15, and from 38 on, are about keys of database 0, or about all keys.
         if self.profile.database > 0
             && (drawn <= 15 || (38..=43).contains(&drawn) || drawn == 45 || drawn == 47)
         {
@@ -269,7 +268,7 @@ impl Program {
             46 if prng.one_in(20) => self.flush_nothing(),
             44 | 46 => ledger.radio.publish(self.client, now, prng),
             38..=40 => self.transaction(prng, ledger),
-            // Who waits does nothing else meanwhile.
+            // A waiting client sends nothing else meanwhile.
             43 if prng.one_in(2) => self.pop(prng, ledger),
             41..=43 => self.push(prng, ledger),
             0..=2 => self.set(prng, ledger),
@@ -295,7 +294,7 @@ impl Program {
         }
     }
 
-    /// What may be asked of nodes that come and go.
+    /// Requests that are possible with nodes that come and go.
     fn use_cache(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         match prng.below(24) {
             0..=9 => self.set(prng, ledger),
@@ -390,7 +389,7 @@ impl Program {
     fn change_profile(&mut self, prng: &mut Prng) -> Sent {
         let (bytes, expect) = match prng.below(8) {
             drawn if self.tracker.is_some() && drawn > 0 => {
-                // It stays where it is told of changes of the keys that it keeps.
+                // It stays in the database whose keys it tracks.
                 (words(&[b"SELECT", b"0"]), Expect::Exactly(b"+OK\r\n".to_vec()))
             }
             0 => {
@@ -515,7 +514,7 @@ impl Program {
     }
 }
 
-/// A key that is everywhere from the beginning: who does not have it has nothing.
+/// A key that every node has from the beginning: a node without it has no data.
 fn get_lasting(prng: &mut Prng) -> Sent {
     let number = prng.below(LASTING_KEYS as u64) as usize;
     let bytes = words(&[b"GET", &lasting_key(number)]);
@@ -540,7 +539,7 @@ fn wait_for_replicas(prng: &mut Prng) -> Sent {
     Sent { bytes: words(&[b"WAIT", replicas, patience]), expect: Some(Expect::Replicas) }
 }
 
-/// What the proxy answers by itself.
+/// A request that the proxy answers by itself.
 fn local(resp3: bool, prng: &mut Prng) -> Sent {
     let nonce = format!("n{}", prng.below(1 << 40));
     let (bytes, reply) = match prng.below(8) {

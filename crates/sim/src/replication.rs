@@ -5,7 +5,7 @@
 //!   another history, or from the beginning ─────────── all keys at once ────► replica: as the primary is now
 //! ```
 //!
-//! Written down is what keys hold, and not what was asked: so it does not matter when a replica runs it.
+//! The log has the resulting values of keys, not the requests. So a replica can apply it at any time.
 
 use crate::cluster::{address, keys_of, keys_of_all, may_write};
 use crate::keyspace::{Dump, Keyspace};
@@ -28,7 +28,7 @@ pub(crate) struct Log {
 struct Change {
     /// `None`: all keys went.
     key: Option<Vec<u8>>,
-    /// What it holds since then, if it is there.
+    /// The value since then, if the key exists.
     dump: Option<Dump>,
     /// How far the stream is behind it.
     offset: u64,
@@ -38,9 +38,9 @@ struct Change {
 /// How far a replica is.
 #[derive(Debug)]
 pub(crate) struct Follower {
-    /// What it has is of this history; `None` if it has nothing that counts.
+    /// The history of its data; `None` if it has no valid data.
     history: Option<u64>,
-    /// So many changes of that.
+    /// Number of changes of the history that it has.
     applied: usize,
     /// Where that is in the stream.
     pub offset: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Follower {
     pub unlinked_until: Instant,
     /// Nothing is taken over until then, though it comes through.
     pub held_until: Instant,
-    /// So many changes it had when it died last.
+    /// Number of changes that it had when it died last.
     had: usize,
     /// It is planned that it goes on.
     pub is_planned: bool,
@@ -111,7 +111,7 @@ impl Log {
         self.changes.len()
     }
 
-    /// The keys that have changed since there were so many changes.
+    /// The keys changed since this position of the log.
     pub(crate) fn keys_from(&self, place: usize) -> Vec<Vec<u8>> {
         let later = self.changes.get(place..).unwrap_or_default();
         later.iter().filter_map(|change| change.key.clone()).collect()
@@ -185,7 +185,7 @@ impl Follower {
         true
     }
 
-    /// Its process has died, and comes back with what it had written down before the last changes, `count` at most.
+    /// Its process has died and returns with saved data, without the last changes, `count` at most.
     pub(crate) fn fall_back(&mut self, log: &Log, to: &mut Keyspace, count: usize, now: Instant) {
         self.had = self.had.max(self.applied);
         for _ in 0..count {
@@ -231,7 +231,7 @@ impl Follower {
     }
 }
 
-/// What `INFO replication` says of a node: of a primary, or of one who follows another.
+/// The reply to `INFO replication` of a primary, or of a node that follows another.
 pub(crate) fn report(log: &Log, follower: Option<&Follower>, is_loading: bool) -> Vec<u8> {
     let text = match follower {
         None => format!(
@@ -251,7 +251,7 @@ pub(crate) fn report(log: &Log, follower: Option<&Follower>, is_loading: bool) -
     reply
 }
 
-/// What a node answers to ROLE.
+/// The reply to ROLE.
 pub(crate) fn role(follows: Option<usize>, follower: Option<&Follower>, offset: u64) -> Vec<u8> {
     let mut reply = Vec::new();
     match follower {

@@ -1,12 +1,12 @@
-//! Scripts: two that nodes know how to run, under several names, and what a client may be told of one that a node misses.
+//! Scripts: two that nodes know how to run, under several names, and the permitted replies for a missing one.
 //!
 //! ```text
 //!   EVAL, SCRIPT LOAD ─ answered ─► kept by the proxy ═══════ EVALSHA runs ═══════ SCRIPT FLUSH is sent
 //!                                        └── whatever nodes forget, or others have them forget
 //! ```
 //!
-//! NOSCRIPT says that nothing ran. It is only excused if the proxy may not know the script, or cannot send the request once
-//! more: its client has sent something behind it, or it is too long to be kept.
+//! NOSCRIPT says that the script did not run. It is only permitted in two cases. The proxy may not know the script. Or it
+//! cannot send the request again, because another request of the client follows it, or because it is too long to be kept.
 
 use crate::ledger::Ledger;
 use crate::program::{Expect, Program, Sent, words};
@@ -20,7 +20,7 @@ type Sha = Vec<u8>;
 /// How each of the two begins. Behind that, a number makes it another script.
 const BODIES: [&str; 2] =
     ["return redis.call('GET', KEYS[1]) --", "return redis.call('SET', KEYS[1], ARGV[1]) --"];
-/// So many of each.
+/// Number of scripts of each kind.
 const NUMBERS: u64 = 3;
 /// The proxy keeps no request that is longer until it knows that it need not go once more.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
@@ -35,17 +35,17 @@ fn sha_of(body: &[u8]) -> Sha {
 #[derive(Debug, Default)]
 pub(crate) struct Loaded(BTreeMap<Sha, Vec<u8>>);
 
-/// What a node is to do.
+/// Action of a node.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Task<'r> {
-    /// This: what the script does.
+    /// Runs this request, which has the script's effect.
     Run(Vec<&'r [u8]>),
     /// To say this.
     Say(Vec<u8>),
 }
 
 impl Loaded {
-    /// What a request of these words asks for, if it is about scripts.
+    /// The action for a request about scripts; `None` for any other.
     pub(crate) fn task<'r>(&mut self, words: &[&'r [u8]]) -> Option<Task<'r>> {
         let name = words.first()?.to_ascii_lowercase();
         match (name.as_slice(), &words[1..]) {
@@ -83,19 +83,19 @@ impl Loaded {
         }
     }
 
-    /// The node was started anew, or somebody wants it to.
+    /// The node restarted, or a client flushed its scripts.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 }
 
-/// What the proxy keeps, as far as clients know.
+/// Scripts that the proxy knows, as far as clients can tell.
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     known: BTreeSet<Sha>,
-    /// When a SCRIPT FLUSH was sent last: what was loaded at that time may be forgotten.
+    /// Time of the last SCRIPT FLUSH: scripts that were loaded at that time may be forgotten.
     flushed_at: Option<Instant>,
-    /// When somebody else had a node forget its scripts.
+    /// Time at which another client made a node forget its scripts.
     pub forgotten_at: Option<Instant>,
 }
 
@@ -107,7 +107,7 @@ impl Kept {
 
     /// A request that was sent `then` has brought along a script, and was carried out.
     fn loaded(&mut self, sha: &Sha, then: Instant, now: Instant) {
-        // A flush that was sent before may be on its way, of which nobody waits for the answer here.
+        // An earlier flush may still be under way, without a client that waits for its reply.
         let is_clear = self.flushed_at.is_none_or(|at| at < then && now.since(at) >= FLUSHED_WITHIN);
         if is_clear {
             self.known.insert(sha.clone());
@@ -115,7 +115,7 @@ impl Kept {
     }
 }
 
-/// What becomes of a SCRIPT FLUSH is known after so long: longer than a request's time.
+/// Time after which the outcome of a SCRIPT FLUSH is certain: longer than a request's timeout.
 const FLUSHED_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 
 /// A request that names a script, or brings it along.
@@ -136,7 +136,7 @@ impl Scripted {
         ledger.scripts.loaded(&self.sha, then, now);
     }
 
-    /// Whether NOSCRIPT may answer it, which was sent `then` by who has `sent` so much by now.
+    /// Whether NOSCRIPT is permitted for a request of `then`, from a client that has sent `sent` requests by now.
     pub(crate) fn may_be_missed(&self, then: Instant, sent: u64, kept: &Kept) -> bool {
         let since = |at: Option<Instant>| at.is_some_and(|at| at >= then);
         !self.is_sure || sent != self.sent || since(kept.flushed_at) || since(kept.forgotten_at)

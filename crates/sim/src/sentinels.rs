@@ -6,8 +6,8 @@
 //!   +switch-master ◄─ Promoted ◄─ the newer config epoch, which the others hear of ◄─ it calls itself a primary ◄─┘
 //! ```
 //!
-//! What must be done to nodes comes out as [`Deed`]s, and what sentinels see goes in as [`Sight`]s. Times are a quarter of
-//! real ones, so that something happens within a world.
+//! Changes of nodes come out as [`Deed`]s, and observations of sentinels go in as [`Sight`]s. Times are a quarter of real ones,
+//! so that failovers happen within a world.
 
 pub(crate) mod words;
 
@@ -17,23 +17,23 @@ use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Address, NodeSpec};
 
-/// Who may be on the other side of a split network.
+/// A host that may be cut off by a network partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Host {
     Node(usize),
     Sentinel(usize),
 }
 
-/// All sentinels, and who is a primary by right.
+/// All sentinels, and the rightful primaries.
 pub(crate) struct Watch {
     pub sentinels: Vec<Sentinel>,
-    /// The proxy was told of so many of them.
+    /// Number of sentinels in the proxy's configuration.
     pub named: usize,
-    /// So many must find a primary down.
+    /// Number of sentinels that must find a primary down.
     quorum: usize,
     /// Those that do not hear the others. The proxy hears all.
     island: BTreeSet<Host>,
-    /// By shard: its primaries, one after the other. What the last one has is what there is.
+    /// By shard: its primaries in order. The data of the last one is the valid data.
     reigns: Vec<Vec<usize>>,
 }
 
@@ -49,17 +49,17 @@ pub(crate) struct Sentinel {
     pub slowness: Duration,
     /// The newest epoch that it has heard of.
     current_epoch: u64,
-    /// When it tells the others again what it knows.
+    /// Time of its next message to the other sentinels.
     hello_at: Instant,
     /// By node: when it answered last.
     heard_at: Vec<Instant>,
-    /// By node: since when it follows another than it should, or nobody.
+    /// By node: the time since which it follows a wrong node, or none.
     odd_since: Vec<Option<Instant>>,
     /// By shard.
     pub views: Vec<View>,
 }
 
-/// What a sentinel knows of one name.
+/// A sentinel's knowledge about one name.
 #[derive(Clone, Debug)]
 pub(crate) struct View {
     pub primary: usize,
@@ -67,7 +67,7 @@ pub(crate) struct View {
     pub epoch: u64,
     /// It does not answer.
     is_down: bool,
-    /// In which epoch it has voted last, and for whom.
+    /// Epoch and candidate of its last vote.
     voted: (u64, usize),
     /// It begins no failover before that.
     not_before: Instant,
@@ -81,7 +81,7 @@ pub(crate) struct Failover {
     pub stage: Stage,
     /// When it came so far.
     since: Instant,
-    /// An operator wants it: nobody has to vote.
+    /// An operator requested it: no votes are needed.
     is_forced: bool,
 }
 
@@ -92,13 +92,13 @@ pub(crate) enum Stage {
     Begun,
     /// This replica is to be the primary, and does not know yet.
     Chosen(usize),
-    /// It was told.
+    /// The replica was told to become a primary.
     Told(usize),
-    /// It has said that it is: the others are told to follow it.
+    /// The replica reports that it is a primary: the others are told to follow it.
     Promoted(usize),
 }
 
-/// What of a node can be seen from outside.
+/// The visible state of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
     /// It answers.
@@ -107,12 +107,12 @@ pub(crate) struct Sight {
     pub is_primary: bool,
     /// Whom it follows, if that is one of ours.
     pub follows: Option<usize>,
-    /// It has all that its primary had at some time; nobody votes for others.
+    /// It has all data that its primary had at some time. Sentinels vote for no other.
     pub is_whole: bool,
     pub offset: u64,
 }
 
-/// What is done to nodes, and said to who listens.
+/// A change of nodes, or a message to subscribers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Deed {
     /// REPLICAOF NO ONE.
@@ -131,14 +131,14 @@ const DOWN_AFTER: Duration = Duration::from_millis(400);
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
 /// A sentinel that was not elected by then gives up.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(1);
-/// How often sentinels tell each other what they know.
+/// Interval of a sentinel's messages to the others.
 const HELLO_EVERY: Duration = Duration::from_millis(500);
-/// A node that follows the wrong one, or nobody, is told otherwise after four times that.
+/// Time after which a node that follows a wrong node, or none, is corrected: four intervals.
 const CORRECTED_AFTER: Duration = Duration::from_millis(4 * 500);
 /// They do not begin at the same time.
 const DESYNC_MAX: Duration = Duration::from_millis(250);
 
-/// What a shard is called.
+/// The name of a shard.
 pub(crate) fn name_of(shard: usize) -> String {
     format!("set{shard}")
 }
@@ -208,7 +208,7 @@ impl Watch {
         node % self.shards()
     }
 
-    /// Who is the primary of `shard` by right.
+    /// The rightful primary of `shard`.
     pub(crate) fn primary_of(&self, shard: usize) -> usize {
         self.reigns[shard].last().copied().unwrap_or(shard)
     }
@@ -240,13 +240,13 @@ impl Watch {
         !self.island.is_empty()
     }
 
-    /// All hear all. What they saw before, they have to see again.
+    /// Ends the partition. Sentinels must observe all nodes anew.
     pub(crate) fn heal(&mut self) {
         self.island.clear();
         self.sentinels.iter_mut().for_each(|sentinel| sentinel.odd_since.fill(None));
     }
 
-    /// The process dies. What it was about to do is over; what it knows it has written down.
+    /// The process dies. Its failovers end; its saved knowledge stays.
     pub(crate) fn kill(&mut self, number: usize) -> Vec<Deed> {
         self.sentinels[number].is_down = true;
         let mut deeds = Vec::new();
@@ -254,7 +254,7 @@ impl Watch {
         deeds
     }
 
-    /// It is back, and has seen nobody yet.
+    /// The process is back and has observed no node yet.
     pub(crate) fn revive(&mut self, number: usize, now: Instant) {
         let sentinel = &mut self.sentinels[number];
         (sentinel.is_down, sentinel.is_replaced) = (false, false);
@@ -295,7 +295,7 @@ impl Watch {
         view.claimed() == self.primary_of(shard) && Some(view.epoch) == newest
     }
 
-    /// Whether what sentinel `number` says of `shard` is as new as what any says.
+    /// Whether sentinel `number` has the newest knowledge about `shard`.
     pub(crate) fn is_newest(&self, number: usize, shard: usize) -> bool {
         let its = self.sentinels[number].views[shard].epoch;
         self.sentinels.iter().all(|sentinel| sentinel.views[shard].epoch <= its)
@@ -313,8 +313,8 @@ impl Watch {
         views.max_by_key(|view| view.epoch).map(|view| (view.claimed(), view.epoch))
     }
 
-    /// What an operator puts right where sentinels cannot: the newest claim holds everywhere. The primaries then, and what is
-    /// said.
+    /// An operator repairs a state that sentinels cannot: the newest claim holds everywhere. Returns the primaries, and the
+    /// messages.
     pub(crate) fn mend(&mut self) -> (Vec<usize>, Vec<Deed>) {
         let mut deeds = Vec::new();
         self.heal();
@@ -374,7 +374,7 @@ impl Watch {
         sights[node].answers && !self.are_apart(Host::Sentinel(number), Host::Node(node))
     }
 
-    /// Notes who answers and what he says of himself.
+    /// Records which nodes answer, and the roles that they report.
     fn look(&mut self, number: usize, sights: &[Sight], now: Instant) {
         for (node, sight) in sights.iter().enumerate() {
             if !self.reaches(number, node, sights) {
@@ -393,7 +393,7 @@ impl Watch {
         }
     }
 
-    /// The others hear from sentinel `number` what it knows, and it from them what it does not.
+    /// Sentinel `number` exchanges its knowledge with the others.
     fn greet(&mut self, number: usize, sights: &[Sight], now: Instant, deeds: &mut Vec<Deed>) {
         self.sentinels[number].hello_at = now + HELLO_EVERY;
         for shard in 0..self.shards() {
@@ -603,7 +603,7 @@ impl Watch {
         2 * votes > self.sentinels.len() && votes >= self.quorum
     }
 
-    /// The replica that is to be the primary of `shard`: of those that answer, the one that has most.
+    /// The replica that becomes the primary of `shard`: of those that answer, the one with the most data.
     fn choose(&self, number: usize, shard: usize, sights: &[Sight]) -> Option<usize> {
         let primary = self.sentinels[number].views[shard].primary;
         let fits = |node: &usize| {
@@ -616,7 +616,7 @@ impl Watch {
         replicas.filter(fits).max_by_key(|node| sights[*node].offset)
     }
 
-    /// Nodes that follow another than the primary, or nobody, are told to follow it.
+    /// Tells nodes that follow another node than the primary, or none, to follow it.
     fn correct(&self, number: usize, shard: usize, sights: &[Sight], now: Instant, deeds: &mut Vec<Deed>) {
         let sentinel = &self.sentinels[number];
         let primary = sentinel.views[shard].primary;

@@ -1,5 +1,5 @@
-//! What a client does with more than one request: transactions of its own keys, and elements that it pushes to queues for
-//! whoever waits there.
+//! Actions that take several requests: transactions of a client's own keys, and elements that it pushes to queues for waiting
+//! clients.
 
 use crate::ledger::{Ledger, Told, text};
 use crate::program::{Expect, Program, Sent, words};
@@ -21,7 +21,7 @@ pub(crate) enum Step {
 }
 
 impl Step {
-    /// What it writes.
+    /// The keys and values that it writes.
     pub(crate) fn writes(&self) -> Vec<(&[u8], &[u8])> {
         match self {
             Step::Set { key, value } => vec![(key, value)],
@@ -44,10 +44,10 @@ impl Step {
     }
 }
 
-/// What becomes of a transaction.
+/// A transaction and its circumstances.
 #[derive(Clone, Debug)]
 pub(crate) struct Transaction {
-    /// What it does, if it does anything.
+    /// Its commands; none if it only tests the protocol.
     pub steps: Vec<Step>,
     /// A key was watched; if that is true of the second, too, it was changed before MULTI.
     pub watched: bool,
@@ -61,8 +61,8 @@ impl Transaction {
         self.steps.iter().for_each(|step| step.told(told, ledger));
     }
 
-    /// How each step of a transaction over several shards ended. What one part is told is told of all of it: an error
-    /// otherwise. `replies` answer the steps.
+    /// The outcome of each step of a transaction over several shards. All steps of one part must have the same outcome;
+    /// otherwise it returns an error. `replies` answer the steps.
     pub(crate) fn fates(&self, replies: &[&[u8]], ledger: &Ledger) -> Result<Vec<Told>, String> {
         let mut of_division = BTreeMap::new();
         let mut fates = Vec::new();
@@ -79,7 +79,7 @@ impl Transaction {
     }
 }
 
-/// What one reply says of its command; `None` if that is an error which cannot be.
+/// The outcome that one reply states for its command; `None` if it is an unexpected error.
 fn fate(reply: &[u8]) -> Option<Told> {
     if !reply::is_error(reply) {
         return Some(Told::Done);
@@ -159,7 +159,7 @@ impl Program {
         Sent { bytes, expect: Some(Expect::Each(expects)) }
     }
 
-    /// The same on whatever shards they are. Of up to two watched keys one may be changed before MULTI.
+    /// A transaction on any shards. One of up to two watched keys may be changed before MULTI.
     fn transaction_over_shards(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         let mut bytes = Vec::new();
         let mut expects = Vec::new();
@@ -218,7 +218,7 @@ impl Program {
         }
     }
 
-    /// An element for whoever waits for one.
+    /// Pushes an element for a waiting client.
     pub(crate) fn push(&self, prng: &mut Prng, ledger: &mut Ledger) -> Sent {
         let key = queue_key(prng.below(QUEUES));
         let element = ledger.queues.element(&key);
@@ -245,7 +245,7 @@ impl Program {
     }
 }
 
-/// How the error begins; it ends with what would help.
+/// The beginning of the error; its end names the remedy.
 pub(crate) const CROSS_SLOT: &[u8] =
     b"-CROSSSLOT Keys in request don't hash to the same slot. To make it work, ";
 const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous errors.\r\n";
@@ -265,12 +265,12 @@ struct Queue {
     named: BTreeSet<Vec<u8>>,
     /// Of these, acknowledged.
     pushed: BTreeSet<Vec<u8>>,
-    /// Of these, such that their clients were told that they were not sent.
+    /// Those of them whose clients were told that they were not sent.
     never_sent: BTreeSet<Vec<u8>>,
     popped: BTreeSet<Vec<u8>>,
-    /// Pops of which nobody knows whether they popped.
+    /// Pops whose outcome is unknown.
     unknown_pops: usize,
-    /// Its node has lost what it had.
+    /// Its node has lost its data.
     forgotten: bool,
 }
 
@@ -293,13 +293,13 @@ impl Queues {
         }
     }
 
-    /// What came of a pop from one of `keys` is not known.
+    /// The outcome of a pop from one of `keys` is unknown.
     pub(crate) fn pop_lost(&mut self, keys: &[Vec<u8>]) {
         let keys: BTreeSet<&Vec<u8>> = keys.iter().collect();
         keys.into_iter().for_each(|key| self.queues.entry(key.clone()).or_default().unknown_pops += 1);
     }
 
-    /// A pop from one of `keys` brought `reply`: what is wrong with that.
+    /// A pop from one of `keys` returned `reply`. Returns an error if the reply is wrong.
     pub(crate) fn popped(&mut self, keys: &[Vec<u8>], reply: &[u8]) -> Result<(), String> {
         if reply == b"*-1\r\n" || reply == b"_\r\n" {
             return Ok(());
@@ -314,7 +314,7 @@ impl Queues {
         }
     }
 
-    /// The node of some of the queues has lost what it had.
+    /// The node of some of the queues has lost its data.
     pub(crate) fn forget(&mut self, is_there: impl Fn(&[u8]) -> bool) {
         self.queues.iter_mut().filter(|(key, _)| is_there(key)).for_each(|(_, queue)| queue.forgotten = true);
     }
@@ -324,7 +324,7 @@ impl Queues {
         self.queues.keys().cloned().collect()
     }
 
-    /// At the end: whether `left` is what must still be in the queue at `key`.
+    /// Checks at the end whether `left` are the elements that must still be in the queue at `key`.
     pub(crate) fn check_end(&mut self, key: &[u8], left: &[Vec<u8>]) -> Result<(), String> {
         let queue = self.queues.entry(key.to_vec()).or_default();
         left.iter().try_for_each(|element| queue.take(element))?;

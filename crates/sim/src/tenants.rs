@@ -21,20 +21,20 @@ use users::{Registry, Users};
 pub(crate) struct Account {
     name: String,
     password: String,
-    /// Who has not said it may do nothing.
+    /// A connection without it may do nothing.
     is_needed: bool,
     /// It has said it on this connection.
     is_in: bool,
 }
 
-/// What the default user says, where that is needed.
+/// The password of the default user, where one is needed.
 const DEFAULT_PASSWORD: &str = "sesame";
 const NO_AUTH: &[u8] = b"-NOAUTH Authentication required.\r\n";
 const NO_PERMISSION: &[u8] =
     b"-NOPERM this user has no permissions to access one of the keys used as arguments\r\n";
 const WRONG_PASSWORD: &[u8] = b"-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-/// Who may read what, and since when.
+/// Permissions to read, with their times.
 #[derive(Debug, Default)]
 pub(crate) struct Rights {
     /// The default user has a password.
@@ -110,8 +110,8 @@ impl Rights {
         self.changed.contains(&client)
     }
 
-    /// What `client` was told of keys of `owners`, asked for at `sent_at`: whether it was refused. An error says why
-    /// it must, or must not, have been.
+    /// Checks a reply about keys of `owners`: whether `client` was refused. The request was sent at `sent_at`. The error says
+    /// why it must, or must not, have been refused.
     pub(crate) fn check(
         &self,
         client: usize,
@@ -136,7 +136,7 @@ impl Rights {
         }
     }
 
-    /// What was true between two times.
+    /// The states of the permission between two times.
     fn states(&self, client: usize, owner: usize, from: Instant, to: Instant) -> BTreeSet<bool> {
         let mut states = BTreeSet::new();
         let history = self.history.get(&(client, owner)).map_or(&[][..], Vec::as_slice);
@@ -150,12 +150,12 @@ impl Rights {
     }
 }
 
-/// What a request needs that asks for keys of others.
+/// The conditions of a request for keys of others.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
     owners: Vec<usize>,
     sent_at: Instant,
-    /// What its reply must be if it is allowed.
+    /// The expected reply if it is permitted.
     pub expect: Box<Expect>,
 }
 
@@ -174,7 +174,7 @@ impl Account {
         Some(Account { name, password, is_needed, is_in: false })
     }
 
-    /// That of somebody who may do everything.
+    /// AUTH of the default user, which has all permissions.
     pub(crate) fn request_of_default(rights: &Rights) -> Option<Vec<u8>> {
         rights.is_closed.then(|| words(&[b"AUTH", DEFAULT_PASSWORD.as_bytes()]))
     }
@@ -186,7 +186,7 @@ impl Account {
 }
 
 impl Program {
-    /// What a client says before anything else.
+    /// The first request of a client.
     pub(crate) fn log_in(&mut self, prng: &mut Prng) -> Option<Sent> {
         let key = self.foreign_key(prng);
         let account = self.account.as_mut().filter(|account| !account.is_in)?;
@@ -202,7 +202,7 @@ impl Program {
         Some(Sent { bytes, expect: Some(Expect::Exactly(reply.to_vec())) })
     }
 
-    /// What it asks of others' keys is answered if it may read them.
+    /// A request for others' keys needs permission to read them.
     pub(crate) fn guard(&self, sent: Sent, now: Instant) -> Sent {
         let is_tenant =
             self.account.as_ref().is_some_and(|account| account.is_in && account.name != "default");

@@ -1,9 +1,9 @@
-//! Clients that keep what they read and are told what has changed (CLIENT TRACKING), and what must hold of what they keep:
-//! once all is quiet, it is what the store has.
+//! Clients with a cache and CLIENT TRACKING, and the conditions on their caches: once the world is quiet, a cache equals the
+//! store.
 //!
-//! A client drops what it is told of, all of it if all may have changed, and with NOLOOP what it has written itself. Where
-//! another connection is told for it, it does what Redis's documentation advises: a value that is told of between its
-//! request and its reply is not kept.
+//! A client drops invalidated keys, or all keys if the invalidation is for all. With NOLOOP it also drops keys that it has
+//! written itself. If another connection receives its invalidations, the client follows Redis's documentation: it does not
+//! cache a value that was invalidated between request and reply.
 
 use crate::ledger::{Told, text};
 use crate::listeners::{INVALIDATIONS, fields_of};
@@ -13,7 +13,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stdx::{Instant, Prng};
 
-/// Which keys a client is told of.
+/// Keys for which a client gets invalidations.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// All that it has read.
@@ -26,17 +26,17 @@ pub(crate) enum Mode {
     Broadcast(Vec<Vec<u8>>),
 }
 
-/// What a client asked for with CLIENT TRACKING ON.
+/// The options of a client's CLIENT TRACKING ON.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Wish {
     mode: Mode,
     noloop: bool,
-    /// CLIENT ID of the connection that is told instead.
+    /// CLIENT ID of the connection that receives the invalidations instead.
     redirect: Option<u64>,
 }
 
 impl Wish {
-    /// One at random. `ears`: connections that may be told instead.
+    /// Draws options at random. `ears`: connections that can receive invalidations for others.
     fn draw(clients: usize, ears: &[u64], prng: &mut Prng) -> Wish {
         let mode = match prng.below(5) {
             0 => Mode::OptIn,
@@ -73,7 +73,7 @@ impl Wish {
         words_of(&request)
     }
 
-    /// Whether a client with this wish is told of `key`, if it has read it.
+    /// Whether a client with these options gets invalidations for `key` after it has read it.
     fn covers(&self, key: &[u8]) -> bool {
         match &self.mode {
             Mode::Broadcast(prefixes) => prefixes.iter().any(|prefix| key.starts_with(prefix)),
@@ -84,7 +84,7 @@ impl Wish {
 
 const NO_REDIRECT: &[u8] = b"-ERR The client ID you want redirect to does not exist\r\n";
 
-/// Keys that all clients write and those who track read.
+/// Keys that all clients write and tracking clients read.
 const SHARED_KEYS: u64 = 4;
 const SHARED: &str = "shared";
 
@@ -110,7 +110,7 @@ fn draw_prefix(clients: usize, prng: &mut Prng) -> Vec<u8> {
     format!("stamped{}k", prng.below(clients as u64)).into_bytes()
 }
 
-/// What the answer to a request of this file must be.
+/// The expected reply to a request of this file.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
     /// OK: it tracks.
@@ -127,7 +127,7 @@ pub(crate) enum Expected {
         own: bool,
         /// Which read it is.
         number: u64,
-        /// The client asked to be told of them.
+        /// The client asked for invalidations of these keys.
         is_kept: bool,
         shape: Shape,
     },
@@ -144,10 +144,10 @@ pub(crate) enum Shape {
     Transaction,
 }
 
-/// What a client does that tracks.
+/// The state of a tracking client.
 #[derive(Debug, Default)]
 pub(crate) struct Tracker {
-    /// What it asked for last on this connection.
+    /// The options of its last request on this connection.
     wish: Option<Wish>,
 }
 
@@ -164,7 +164,7 @@ impl Program {
         overwrite(&shared_key(prng.below(SHARED_KEYS)), prng)
     }
 
-    /// A database in which nothing is, is flushed: nodes tell those who track that all keys may be gone.
+    /// Flushes an empty database: nodes then invalidate all keys of tracking clients.
     pub(crate) fn flush_nothing(&self) -> Sent {
         let home = self.profile.database.to_string();
         let requests: [&[&[u8]]; 3] = [&[b"SELECT", b"9"], &[b"FLUSHDB"], &[b"SELECT", home.as_bytes()]];
@@ -174,7 +174,7 @@ impl Program {
         Sent { bytes, expect: Some(Expect::Each(expects)) }
     }
 
-    /// What a client that tracks sends next; `None` if it does what all do.
+    /// The next request of a tracking client; `None` if it behaves as all others do.
     pub(crate) fn track(&mut self, prng: &mut Prng, caches: &mut Caches) -> Option<Sent> {
         let client = self.client;
         let wish = self.tracker.as_mut()?.wish.clone();
@@ -207,7 +207,7 @@ impl Program {
                 Some(caches.read(client, &wish.mode, (keys, own), None, prng))
             }
             10 | 11 => {
-                // What it finds is its own value, and soon another's.
+                // The read returns its own value, and another client soon overwrites that.
                 let key = shared_key(prng.below(SHARED_KEYS));
                 let (write, read) =
                     (overwrite(&key, prng), caches.read(client, &wish.mode, (vec![key], false), None, prng));
@@ -273,27 +273,27 @@ fn overwrite(key: &[u8], prng: &mut Prng) -> Sent {
     Sent { bytes, expect: Some(Expect::Tracking(Expected::Overwritten(key.to_vec()))) }
 }
 
-/// What all clients keep.
+/// The caches of all clients.
 #[derive(Debug, Default)]
 pub(crate) struct Caches {
     by_client: BTreeMap<usize, Cache>,
-    /// Clients that may be told for others, with their CLIENT ID.
+    /// Clients that can receive invalidations for others, with their CLIENT ID.
     ears: BTreeMap<usize, u64>,
     reads: u64,
-    /// How many values were kept, and how often one was dropped since it was told of.
+    /// The number of cached values, and of values that an invalidation dropped.
     pub kept: u64,
     pub dropped: u64,
 }
 
-/// What one client keeps on its connection.
+/// The cache of one client on its connection.
 #[derive(Debug, Default)]
 struct Cache {
-    /// What it was confirmed.
+    /// The confirmed options.
     on: Option<Wish>,
-    /// What it asked for last.
+    /// The options of the last request.
     asked: Option<Wish>,
     values: BTreeMap<Vec<u8>, Kept>,
-    /// Reads that were not answered, with their keys of which was not told since.
+    /// Unanswered reads, each with its keys that were not invalidated since.
     reading: BTreeMap<u64, BTreeSet<Vec<u8>>>,
 }
 
@@ -374,7 +374,7 @@ impl Caches {
     pub(crate) fn answered(&mut self, client: usize, expected: &Expected, reply: &[u8]) -> bool {
         let is_there = |number: u64| self.ears.values().any(|ear| *ear == number);
         match expected {
-            // Who was to be told has gone, or is about to.
+            // The connection that should receive the invalidations has closed, or is about to.
             Expected::On(Wish { redirect: Some(_), .. }) if reply == NO_REDIRECT => {
                 self.turn_off(client);
                 true
@@ -410,7 +410,7 @@ impl Caches {
         let clean = cache.reading.remove(number).unwrap_or_default();
         let Some(wish) = cache.on.as_ref().filter(|_| *is_kept) else { return };
         for (key, value) in keys.iter().zip(values).filter(|(key, _)| wish.covers(key)) {
-            // What comes in one stream comes in order; what another connection is told does not.
+            // Bytes of one connection arrive in order; those of another connection may overtake them.
             if wish.redirect.is_none() || clean.contains(key) {
                 let value = value.map(<[u8]>::to_vec);
                 cache.values.insert(key.clone(), Kept { value, stale_since: None });
@@ -449,7 +449,7 @@ impl Caches {
         }
     }
 
-    /// `client`, whose CLIENT ID is `number`, may be told for others from now on.
+    /// `client`, whose CLIENT ID is `number`, can receive invalidations for others from now on.
     pub(crate) fn lend_ear(&mut self, client: usize, number: u64) {
         self.ears.insert(client, number);
     }
@@ -475,7 +475,7 @@ impl Caches {
         };
         let told = self.by_client.values_mut();
         let told = told.filter(|cache| {
-            // Nobody knows yet whether a wish that was not answered is granted: what is read meanwhile is not kept.
+            // Options without a reply yet may or may not be in force. Values that are read meanwhile are not cached.
             let redirects = |wish: &Wish| wish.redirect == Some(*number);
             cache.on.as_ref().is_none_or(redirects) || cache.asked.as_ref().is_some_and(redirects)
         });
@@ -491,8 +491,9 @@ impl Caches {
         }
     }
 
-    /// Compares what is kept with what is stored. Of a client that `may_wait`, nothing is said yet, nor of a key that it
-    /// `is_writing`: what it has read before that is not told of with NOLOOP. An error says what is another since `patience`.
+    /// Compares caches with the store. It skips clients for which `may_wait` holds, and keys for which `is_writing` does: with
+    /// NOLOOP, a value read before the own write gets no invalidation. The error names a value that has been out of date for
+    /// `patience`.
     pub(crate) fn check(
         &mut self,
         now: Instant,

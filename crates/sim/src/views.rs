@@ -1,5 +1,4 @@
-//! What a node of a simulated cluster answers when it is asked about all of them: its own view, which may be old, or that of
-//! a minority.
+//! Replies of a simulated cluster's node about the whole cluster. Its view may be old, or that of a minority.
 
 use crate::cluster::{Map, address};
 use resp::{Request, encode};
@@ -10,7 +9,7 @@ use topology::{Address, SLOTS};
 pub(crate) struct Eye<'m> {
     /// Its own number.
     pub node: usize,
-    /// What it knows.
+    /// Its map.
     pub map: &'m Map,
     /// The newest epoch that it has heard of.
     pub epoch: u64,
@@ -32,7 +31,7 @@ fn host_and_port(node: usize) -> (String, u16) {
     }
 }
 
-/// What it says to CLUSTER INFO and its kin; `None` if it is asked for something else.
+/// Its reply to CLUSTER INFO and related commands; `None` for any other request.
 pub(crate) fn answer(eye: Eye<'_>, request: &Request<'_>) -> Option<Vec<u8>> {
     if !request.arg(0).eq_ignore_ascii_case(b"cluster") {
         return None;

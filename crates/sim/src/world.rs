@@ -33,7 +33,7 @@ use store::Scratch;
 use topology::{ShardId, Topology};
 use users::Registry;
 
-/// A fault between nodes and proxy that the checker must notice: what the checks are checked with.
+/// A deliberate fault between nodes and proxy. The checks must find it: it tests the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Saboteur {
     /// Two replies change places.
@@ -46,13 +46,13 @@ pub enum Saboteur {
     RunTwice,
     /// One byte of a value is another.
     Corrupt,
-    /// A node answers with what it answered to the same request before.
+    /// A node repeats its earlier reply to the same request.
     AnswerOlder,
-    /// A node loses what it acknowledged.
+    /// A node loses acknowledged writes.
     Forget,
 }
 
-/// What a world was like.
+/// Counts of a finished world.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Report {
     /// Requests that clients sent.
@@ -73,7 +73,7 @@ pub struct Report {
     pub emulations: u64,
     /// Messages that listeners heard.
     pub messages: u64,
-    /// Values that clients kept, and of these, such as were dropped since the client was told of them.
+    /// Cached values, and those of them that an invalidation dropped.
     pub kept: u64,
     /// See there.
     pub dropped: u64,
@@ -114,7 +114,7 @@ pub fn run(plan: &Plan, saboteur: Option<Saboteur>, trace: bool) -> Result<Repor
     }
 }
 
-/// What is planned for a later time.
+/// An event that is scheduled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
     /// A client does something.
@@ -129,7 +129,7 @@ enum What {
     Writable(ConnId),
     /// An attempt to connect ends.
     Connect(ConnId),
-    /// A node runs what it was sent.
+    /// A node runs the requests that arrived.
     Run(ConnId),
     /// The plan's fault of this number strikes.
     Strike(usize),
@@ -137,17 +137,17 @@ enum What {
     Thaw(usize),
     /// A node comes back.
     Revive(usize),
-    /// A replica takes over what it lacks.
+    /// A replica applies pending changes.
     Replicate(usize),
-    /// On a node somebody may have waited long enough.
+    /// On a node a wait may have ended.
     Due(usize),
     /// The next key of a slot that is on its way moves.
     MoveKey,
-    /// The proxy is told who owns which slot now.
+    /// The proxy receives the current map of slots.
     Map,
     /// The discovery's question or its answer arrives.
     Talk(Id),
-    /// A node of a cluster hears what the others know.
+    /// A node of a cluster receives the knowledge of the others.
     Gossip(usize),
     /// A node that is cut off notices that.
     Isolate(usize),
@@ -171,13 +171,13 @@ enum What {
     Succeed(usize),
     /// The proxy is told to drain.
     Drain,
-    /// What clients keep is compared with what is stored.
+    /// The caches of clients are compared with the stores.
     Compare,
     /// Somebody's rights change.
     ChangeUsers,
 }
 
-/// Who is at the other end of a connection of the proxy.
+/// The peer of a connection of the proxy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
     Client(usize),
@@ -193,13 +193,13 @@ pub(crate) struct Link {
     connected: bool,
     /// The proxy does not read.
     paused: bool,
-    /// The proxy was told that its bytes did not all fit.
+    /// The proxy knows that its bytes did not all fit.
     wants_writable: bool,
-    /// The proxy has closed it; what it sent before still arrives.
+    /// The proxy has closed it; bytes that it sent before still arrive.
     closed_by_proxy: bool,
-    /// The other side is gone: what is sent to it is lost.
+    /// The peer is gone: bytes for it are lost.
     dead: bool,
-    /// The end that the proxy is told is a reset.
+    /// The proxy sees the end as a reset.
     reset: bool,
 }
 
@@ -208,9 +208,9 @@ pub(crate) struct World<'p> {
     pub plan: &'p Plan,
     /// As the world began.
     pub topology: Arc<Topology>,
-    /// The truth about the nodes, if they are a cluster, and what the proxy knows of it.
+    /// The true state of the nodes, if they are a cluster, and the part of it that the proxy knows.
     pub cluster: Option<Cluster>,
-    /// The sentinels, if they decide who is a primary.
+    /// The sentinels, if they decide which node is a primary.
     pub watch: Option<Watch>,
     patrol: Patrol,
     scout: Option<Scout>,
@@ -232,7 +232,7 @@ pub(crate) struct World<'p> {
     report: Report,
     /// Until then clients send little at a time and soon again: something has gone wrong.
     eager_until: Instant,
-    /// Until then it may be for a fault that clients are not told of what changes.
+    /// Until then a fault may explain missing invalidations.
     deaf_until: Instant,
     /// How many histories nodes have had.
     histories: u64,
@@ -240,16 +240,16 @@ pub(crate) struct World<'p> {
     admitted: u64,
 }
 
-/// What the kernel takes before a send comes back short.
+/// Bytes that the kernel takes before a send is cut short.
 const PIPE_BYTES: usize = 64 * 1024;
 /// The first sentinel answers at once, and so do the primaries that it names.
 const FOUND_WITHIN: Duration = Duration::from_millis(800);
 /// Rights change once within this time.
 const CHANGE_USERS_WITHIN: Duration = Duration::from_millis(500);
-/// How often it is looked at what clients keep.
+/// Interval of the checks of caches.
 const COMPARE_EVERY: Duration = Duration::from_millis(200);
-/// No fault lasts so long that a client is not told for so long: a connection over which changes are told is asked whether it
-/// lives after 5 s of silence, and may be silent for 2 s then.
+/// The longest time for which a fault may delay invalidations. A connection for invalidations gets a PING after 5 s of silence,
+/// and fails after 2 s more.
 const TROUBLE_MAX: Duration = Duration::from_secs(9);
 /// Faults are over, and clients begin nothing new: after this everybody must have all replies.
 const SETTLE: Duration = Duration::from_secs(40);
@@ -413,8 +413,8 @@ impl<'p> World<'p> {
         self.audit()
     }
 
-    /// Who asks for one thing after the other, each with several long ways there and back, may need more time; as long as there
-    /// is something to be seen of it.
+    /// Waits longer for a client whose requests depend on each other, each with several slow round trips, as long as it makes
+    /// progress.
     fn let_all_finish(&mut self) -> Result<(), String> {
         let mut waiting = usize::MAX;
         loop {
@@ -449,8 +449,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// The loop of a worker: what happened, what it is time for, what to do. Sometimes several things happen in one
-    /// turn.
+    /// One turn of a worker's loop: events, due times, actions. Sometimes several events happen in one turn.
     fn turn(&mut self) {
         self.stall();
         let burst = *self.prng.pick(&[1, 1, 1, 2, 5, 20]);
@@ -501,12 +500,12 @@ impl<'p> World<'p> {
         let late = Duration::from_millis(*self.prng.pick(&[50, 300, 900, 3_000]));
         self.now += late;
         self.ledger.now = self.now;
-        // Nobody was told anything meanwhile.
+        // Clients received nothing meanwhile.
         self.deaf_until = self.deaf_until.max(self.now + 2 * COMPARE_EVERY);
         self.proxy.handle_lateness(late, self.now);
     }
 
-    /// Does what the proxy asks for.
+    /// Carries out the proxy's actions.
     fn perform(&mut self) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
@@ -625,7 +624,7 @@ impl<'p> World<'p> {
         self.report.fingerprint = mixed.rotate_left(29);
     }
 
-    /// Mixes an event into the fingerprint, and tells it if somebody listens.
+    /// Mixes an event into the fingerprint, and prints it if tracing is on.
     fn note(&mut self, kind: u64, conn: ConnId, count: usize) {
         self.mix_word(
             self.now.as_nanos() ^ kind << 56 ^ conn.to_u64().rotate_left(17) ^ (count as u64) << 20,
@@ -651,7 +650,7 @@ impl<'p> World<'p> {
     }
 }
 
-/// Tells what a client sends or gets, or the beginning of it.
+/// Prints the beginning of the bytes that a client sends or receives.
 fn tell(trace: bool, does: &str, client: usize, bytes: &[u8]) {
     if trace {
         println!("              client {client} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());

@@ -1,4 +1,4 @@
-//! Worlds hold, repeat themselves, and do not hold when somebody falsifies replies.
+//! Worlds hold, repeat exactly, and fail when a saboteur falsifies replies.
 
 use sim::{Kind, Plan, Saboteur, run};
 
@@ -35,14 +35,14 @@ fn a_seed_names_one_world() {
 
 #[test]
 fn without_faults_one_value_in_a_hundred_is_not_judged_at_most() {
-    // Values of favourite keys are judged by who has written them, which is not counted here.
+    // Values of favourite keys are judged by their writers, which this test does not count.
     let is_calm = |plan: &Plan| plan.faults.is_empty() && plan.drain_at.is_none() && !plan.has_favourites;
     let calm = (0..100).map(Plan::new).filter(is_calm);
     let reports: Vec<_> = calm.take(10).map(|plan| run(&plan, None, false).expect("holds")).collect();
     let sum = |count: fn(&sim::Report) -> u64| reports.iter().map(count).sum::<u64>();
     // Clients that vanish or read late leave some things open; a small world may be all of that.
     assert!(sum(|one| one.unjudged) < sum(|one| one.judged) / 100, "{reports:?}");
-    // Clients that listen or keep what they read ask for less that the model knows, and are judged by other rules.
+    // Clients that subscribe or cache send fewer requests that the model can judge, and are judged by other rules.
     assert!(
         sum(|one| one.judged + one.messages + one.kept) > sum(|one| one.tally.replies) / 4,
         "{reports:?}"

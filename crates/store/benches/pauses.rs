@@ -1,6 +1,6 @@
-//! The longest single call while a million keys come and go, what a big list costs when it is deleted, and what GET and
-//! SET take: `cargo bench -p store`. One figure per line. A pause is counted twice: by the clock on the wall, which also
-//! tells what else the machine did, and by the CPU time of the thread, which is ours alone, page faults included.
+//! The longest single call while a million keys come and go, the cost of deleting a big list, and the times of GET and SET:
+//! `cargo bench -p store`. Each line has one figure. A pause is measured twice. Wall-clock time includes other work of the
+//! machine; the thread's CPU time does not, but includes page faults.
 
 // A benchmark is made of clock readings.
 #![allow(clippy::disallowed_methods)]
@@ -19,7 +19,7 @@ static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 /// Keys, and elements of the big values.
 const KEYS: usize = 1_000_000;
 
-/// Housekeeping after so many requests.
+/// Requests between two pieces of housekeeping.
 const REQUESTS_PER_WORK: usize = 100;
 
 fn main() {
@@ -29,7 +29,7 @@ fn main() {
     huge_string();
 }
 
-/// What is done at once with half a gigabyte: `cargo bench -p store -- huge` is this alone.
+/// Operations on half a gigabyte: `cargo bench -p store -- huge` runs only these.
 fn huge_string() {
     let mut store = Store::new(StoreSettings { seed: 42, ..StoreSettings::default() });
     let mut meter = Meter::new(store.admit());
@@ -194,7 +194,7 @@ fn timed<R>(call: impl FnOnce() -> R) -> (R, Pause) {
     (result, Pause { wall, cpu: wall.min(cpu_time() - before) })
 }
 
-/// What this thread has used, in the kernel too.
+/// CPU time of this thread, with its time in the kernel.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -208,7 +208,7 @@ fn micros(duration: Duration) -> f64 {
     duration.as_nanos() as f64 / 1_000.0
 }
 
-/// What the kernel says that we occupy; 0 where there is no /proc.
+/// Resident memory by the kernel's account; 0 without /proc.
 fn resident_bytes() -> usize {
     let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
     let pages = statm.split(' ').nth(1).and_then(|pages| pages.parse::<usize>().ok());

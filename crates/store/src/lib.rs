@@ -6,9 +6,9 @@
 //!          work ─► expiry, freeing in steps ───────────────────────┘
 //! ```
 //!
-//! Begin with [`Store`], its [`StoreSettings`], and [`Scratch`], a keyspace for one command. [`Store::admit`] begins a connection,
-//! which has a state of its own: its database, its protocol, its transaction. [`Store::run`] takes one request of one connection
-//! and appends one reply, byte for byte what Redis 7.0 says, errors included.
+//! Begin with [`Store`], its [`StoreSettings`], and [`Scratch`], a keyspace for one command. [`Store::admit`] begins a
+//! connection, which has a database, a protocol and a transaction of its own. [`Store::run`] takes one request of one
+//! connection and appends one reply. Replies and errors equal those of Redis 7.0 byte for byte.
 //!
 //! ```
 //! use resp::{Request, Span};
@@ -24,14 +24,14 @@
 //! ```
 //!
 //! A new command is a line in `dispatch.rs`, which names the function that runs it. `commands/` has a file for each family of
-//! commands, `values/` one for each kind of value, `formats/` the forms that values have outside (Redis's dumps), `keyspace.rs`
-//! expiry, eviction and the account of memory.
+//! commands, `values/` one for each kind of value. `formats/` has the external formats of values (Redis's dumps). `keyspace.rs`
+//! has expiry, eviction and the account of memory.
 //!
 //! Every command that changes a key reports it once, to `audience.rs`: for clients that watch the key, wait for it, or listen
 //! to notifications. `waiting.rs` collects their replies and pushes. After the request they are ready as [`Delivery`].
 //!
-//! **Must not know** the proxy, IO, a clock or a thread: time is an argument, randomness comes from the seed, and nothing is kept
-//! at exit. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's
+//! **Must not know** the proxy, IO, a clock or a thread. Time is an argument, randomness comes from the seed, and the store
+//! saves nothing. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's
 //! `clippy.toml` forbids clocks, threads and sockets.
 
 mod args;

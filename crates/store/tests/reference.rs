@@ -1,4 +1,4 @@
-//! docs/store.md is what the store does: whether it has a command is asked of the store itself.
+//! docs/store.md agrees with the store: the test asks the store itself whether it has a command.
 
 use std::fmt::Write as _;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What simulated sentinels answer, as Redis 7.0.15's do: fields that nobody reads are left out.
+//! Replies of simulated sentinels, in the form of Redis 7.0.15, without fields that the proxy ignores.
 
 use super::{Host, Sentinel, Stage, View, Watch, name_of, sentinel_address};
 use crate::cluster::address;
@@ -9,14 +9,14 @@ use topology::Address;
 /// Fields with their values.
 type Fields = Vec<(&'static str, String)>;
 
-/// What a message is sent as to who has asked for all.
+/// A message in the form for a subscriber of all channels.
 pub(crate) fn message(channel: &str, text: &str) -> Vec<u8> {
     let mut bytes = Vec::new();
     encode::request(&mut bytes, &[b"pmessage", b"*", channel.as_bytes(), text.as_bytes()]);
     bytes
 }
 
-/// What a sentinel says to who asks for all messages, and to a PING behind that.
+/// The replies to a subscription to all messages, and to a PING after it.
 pub(crate) const SUBSCRIBED: &[u8] = b"*3\r\n$10\r\npsubscribe\r\n$1\r\n*\r\n:1\r\n";
 pub(crate) const PONG: &[u8] = b"*2\r\n$4\r\npong\r\n$0\r\n\r\n";
 
@@ -85,7 +85,7 @@ impl Watch {
         out
     }
 
-    /// What somebody else says at its address: that replicas are primaries, as of an epoch that nobody has seen.
+    /// The replies of another sentinel at its address: replicas are primaries, in an epoch that no sentinel has seen.
     fn answer_as_stranger(&self, number: usize, question: &str, name: &[u8], out: &mut Vec<u8>) {
         let shard = (0..self.shards()).find(|shard| name_of(*shard).as_bytes() == name).unwrap_or_default();
         let node = shard + self.shards();

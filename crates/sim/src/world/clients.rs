@@ -1,4 +1,4 @@
-//! What clients do: they come, send, keep what they read, and leave in one of the ways that clients know.
+//! Actions of clients: they connect, send, cache values, and leave in one of several ways.
 
 use super::{COMPARE_EVERY, Link, TROUBLE_MAX, What, Who, World, tell};
 use crate::ledger::Told;
@@ -7,13 +7,13 @@ use proxy::{Arrival, ConnId};
 use resp::reply;
 use std::time::Duration;
 
-/// So long clients stay awake after something has gone wrong.
+/// Time for which clients send all the time after a fault.
 const EAGER_FOR: Duration = Duration::from_millis(100);
-/// As long as they are, they do something at least so often.
+/// The longest pause between their requests during that time.
 const EAGER_PAUSE_MAX: Duration = Duration::from_millis(10);
 
 impl World<'_> {
-    /// What clients keep is soon what is stored, though something may go wrong for some time.
+    /// Compares caches with the stores. A fault may delay invalidations for some time.
     pub(super) fn compare(&mut self) {
         if self.now >= self.plan.quiet_at {
             return;
@@ -32,7 +32,7 @@ impl World<'_> {
         }
     }
 
-    /// Nothing that a client keeps has been another than what is stored for `patience`.
+    /// Checks that no cached value has been out of date for `patience`.
     pub(crate) fn check_caches(&mut self, patience: Duration) -> Result<(), String> {
         let World { clients, nodes, ledger, topology, cluster, watch, links, now, .. } = self;
         let is_behind = |client: usize| {
@@ -68,7 +68,7 @@ impl World<'_> {
         self.plan_in_up_to(pause + Duration::from_micros(10), What::Step(client));
     }
 
-    /// Something goes wrong: clients ask all the time for a while, so that somebody sees what comes of it.
+    /// Has clients send all the time for a while after a fault, so that its effects are seen.
     pub(super) fn wake_clients(&mut self) {
         let are_awake = self.now < self.eager_until;
         self.eager_until = self.now + EAGER_FOR;
@@ -89,7 +89,7 @@ impl World<'_> {
         match self.clients[client].conn {
             None => _ = self.arrive(client),
             Some(_) if self.clients[client].ending => {}
-            // It waits for what it has asked for, most of the time.
+            // With many open requests, a client mostly waits for their replies.
             Some(_) if self.clients[client].waiting() > 300 => {}
             Some(conn) => self.send_requests(client, conn),
         }
@@ -163,7 +163,7 @@ impl World<'_> {
         self.clients[client].ending = true;
     }
 
-    /// The client is gone at once; a piece of what it sent may arrive before its reset.
+    /// The client vanishes at once. A part of its bytes may arrive before its reset.
     fn vanish(&mut self, client: usize, conn: ConnId, bytes: &[u8]) {
         let piece = self.prng.below(bytes.len() as u64 + 1) as usize;
         self.with_link(conn, |link| {

@@ -1,5 +1,5 @@
-//! The proxy's own discovery in a world: it asks nodes, each of which answers by what it knows itself, and what it makes of
-//! that is held against the truth.
+//! The proxy's own discovery in a world: it asks nodes, each of which replies with its own knowledge. The resulting topology is
+//! compared with the truth.
 //!
 //! ```text
 //!   truth ─ gossip, some time later ─► what a node knows ─► its answers, late ─► the machine ─► a topology ─► the proxy
@@ -24,11 +24,11 @@ use stdx::{Id, Instant};
 use topology::discovery::{Action, ClusterDiscovery, ClusterSettings, Discovery, Event, View, Wish};
 use topology::{SLOTS, Topology};
 
-/// The discovery and whom it talks to.
+/// The discovery and its connections.
 pub(super) struct Scout {
     machine: Discovery,
     talks: BTreeMap<Id, Talk>,
-    /// By slot of a cluster: which of the truths that there were is the oldest that agrees with what was discovered last.
+    /// By slot of a cluster: the oldest of all true maps so far that agrees with the last discovered one.
     agrees_with: Vec<usize>,
 }
 
@@ -38,19 +38,19 @@ struct Talk {
     host: Host,
     is_connected: bool,
     asked: Vec<u8>,
-    /// What is on its way to the machine.
+    /// Bytes that are under way to the discovery.
     said: Vec<u8>,
-    /// A sentinel says over it what happens.
+    /// A sentinel publishes events on it.
     listens: bool,
     /// The other side is gone.
     is_ended: bool,
-    /// It leads nowhere, and nobody is told.
+    /// It is dead without notice.
     is_lost: bool,
 }
 
 /// Without wishes it looks this often: some times in a world.
 const PERIOD: Duration = Duration::from_secs(2);
-/// After so long without its fellows, a primary takes no requests any more (cluster-node-timeout).
+/// Time after which a primary without contact to a majority declines requests (cluster-node-timeout).
 const PATIENCE: Duration = Duration::from_millis(300);
 /// Its fellows have voted for its replica at the latest by then.
 const VOTED_AFTER: Duration = Duration::from_millis(1_500);
@@ -60,7 +60,7 @@ impl Scout {
         Scout { machine, talks: BTreeMap::new(), agrees_with: vec![0; usize::from(SLOTS)] }
     }
 
-    /// The discovery of the cluster of `plan`, which is told of those that belong to it from the start.
+    /// The discovery of the cluster of `plan`. Its seeds are the nodes that belong to the cluster from the start.
     pub(super) fn of_cluster(plan: &Plan) -> Scout {
         let seeds = (0..plan.joined).flat_map(|shard| [shard, plan.shards + shard]);
         let seeds = seeds.map(|node| address(node).address).collect();
@@ -126,7 +126,7 @@ impl World<'_> {
         self.plan_in_up_to(late, What::Talk(conn));
     }
 
-    /// Somebody who was asked is connected to, or answers; or says what nobody asked for.
+    /// Makes the next step of a connection: it is established, gets a reply, or gets bytes without a request.
     pub(super) fn go_on_talking(&mut self, conn: Id) {
         let now = self.now;
         let Some(scout) = &mut self.scout else { return };
@@ -179,7 +179,7 @@ impl World<'_> {
         }
     }
 
-    /// A sentinel says something to who listens.
+    /// A sentinel sends bytes to the discovery's subscription.
     pub(super) fn say_to_scout(&mut self, sentinel: usize, bytes: &[u8]) {
         for conn in self.talks_with(Host::Sentinel(sentinel)) {
             let Some(talk) = self.scout.as_mut().and_then(|scout| scout.talks.get_mut(&conn)) else {
@@ -216,7 +216,7 @@ impl World<'_> {
         talks.filter(|(_, talk)| talk.host == host).map(|(conn, _)| *conn).collect()
     }
 
-    /// The proxy is given what was discovered.
+    /// The proxy receives the discovered topology.
     fn adopt(&mut self, view: &View) {
         let epoch = self.known.epoch() + 1;
         let made = match self.plan.watching {
@@ -235,7 +235,7 @@ impl World<'_> {
         self.perform();
     }
 
-    /// What was discovered for a slot is as new at least as what was discovered before.
+    /// Checks that the discovered owner of each slot is at least as new as the one before.
     fn check_nothing_goes_back(&mut self) {
         let (Some(cluster), Some(scout)) = (&self.cluster, &mut self.scout) else { return };
         for slot in 0..SLOTS {
@@ -254,7 +254,7 @@ impl World<'_> {
         }
     }
 
-    /// The proxy is told now where slots are. Nodes that are no primaries any more are not written to from now on.
+    /// The proxy has learned where slots are. From now on, it must not write to nodes that are no primaries any more.
     pub(super) fn note_known(&mut self) {
         if let Some(cluster) = &self.cluster {
             let known = &self.known;
@@ -303,7 +303,7 @@ impl World<'_> {
         }
     }
 
-    /// A node hears what its fellows know, unless it is cut off.
+    /// A node receives the knowledge of the other nodes, unless it is isolated.
     pub(super) fn gossip(&mut self, node: usize) {
         let frozen_until = self.nodes[node].frozen_until;
         if frozen_until > self.now {
@@ -320,7 +320,7 @@ impl World<'_> {
             self.spread_news();
         }
         if has_lost_all {
-            // It begins anew as a replica, and lets nobody wait for elements that are not its own any more.
+            // It begins anew as a replica, and ends all waits for elements: the keys belong to another node now.
             self.nodes[node].die();
             self.reset_links(node);
             self.nodes[node].due_at = None;

@@ -1,4 +1,4 @@
-//! What goes wrong, when its time has come.
+//! Execution of faults at their times.
 
 use super::nodes::load;
 use super::{Link, What, Who, World};
@@ -9,12 +9,12 @@ use proxy::{ConnId, Event};
 use std::time::Duration;
 use topology::ShardId;
 
-/// The kernel finds out by itself that a connection leads nowhere after so long.
+/// Time after which the kernel itself finds that a connection is dead.
 const KEEPALIVE: Duration = Duration::from_secs(15);
 
 impl World<'_> {
     pub(super) fn strike(&mut self, fault: Fault) {
-        // That slots move is no trouble: nobody is to notice.
+        // Moves of slots are no excuse: clients must not notice them.
         self.troubled |= fault != Fault::Migrate;
         if let Fault::Kill { .. } | Fault::Freeze { .. } | Fault::Reset { .. } = fault {
             self.wake_clients();
@@ -102,14 +102,14 @@ impl World<'_> {
         self.lose(node, &links, None);
     }
 
-    /// Resets a node's connections; any piece of what was on the way may still arrive.
+    /// Resets a node's connections; any part of the bytes under way may still arrive.
     pub(super) fn reset_links(&mut self, node: usize) {
         self.lose_links(node, None);
     }
 
-    /// Ends a node's connections, of which the proxy is told soon, or only `after` a while; then nothing more arrives.
+    /// Ends a node's connections without further bytes. The proxy learns of it soon, or `after` a while.
     pub(super) fn lose_links(&mut self, node: usize, after: Option<Duration>) {
-        // What the proxy sent on a connection before it closed it is lost as well.
+        // Bytes that the proxy sent before it closed a connection are lost as well.
         for link in self.links.values_mut().filter(|link| link.who == Who::Node(node) && link.closed_by_proxy)
         {
             link.dead = true;
@@ -138,7 +138,7 @@ impl World<'_> {
         }
     }
 
-    /// A reply that nobody asked for arrives in a moment in which nothing is on the way.
+    /// Sends a reply without a request, at a moment without any bytes under way.
     fn send_unasked(&mut self, node: usize) {
         for conn in self.links_of(node) {
             let Some(link) = self.links.get(&conn) else { continue };

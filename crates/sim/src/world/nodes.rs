@@ -1,4 +1,4 @@
-//! What nodes do: they are connected to, run what they are sent, and answer; some of them falsely.
+//! Actions of nodes: they accept connections, run requests, and reply; some of them falsely.
 
 use super::{Link, Saboteur, What, Who, World};
 use crate::node::{Node, Sabotage};
@@ -64,7 +64,7 @@ impl World<'_> {
         self.acknowledge(node);
     }
 
-    /// What a node says arrives some time later, if its connection is still there.
+    /// A node's bytes arrive some time later, if its connection still exists.
     pub(super) fn say_to_proxy(&mut self, conn: ConnId, bytes: &[u8]) {
         let Some(link) = self.links.get_mut(&conn) else { return };
         if !link.dead && !link.to_proxy.ended {
@@ -73,7 +73,7 @@ impl World<'_> {
         }
     }
 
-    /// In a cluster, what one node was told to publish all others publish too.
+    /// In a cluster, all nodes deliver messages that one of them received.
     fn pass_on(&mut self, node: usize) {
         let published = std::mem::take(&mut self.nodes[node].published);
         if self.cluster.is_none() {
@@ -92,7 +92,7 @@ impl World<'_> {
         }
     }
 
-    /// A node that was frozen goes on: first what it was told by its fellows, then by us, most often in that order.
+    /// A frozen node continues: first with the other nodes' bytes, then with the proxy's, most often in that order.
     pub(super) fn thaw(&mut self, node: usize) {
         if self.nodes[node].frozen_until > self.now {
             return;
@@ -108,7 +108,7 @@ impl World<'_> {
         conns.into_iter().for_each(|conn| self.run_on_node(node, conn));
     }
 
-    /// Sends what a request led to on other connections. Who waited goes on with its requests.
+    /// Sends bytes for other connections that a request caused. Connections whose waits ended run their next requests.
     pub(super) fn deliver_from_node(&mut self, node: usize) {
         while let Some((conn, bytes, ends_wait)) = self.nodes[node].next_delivery() {
             self.say_to_proxy(conn, &bytes);
@@ -123,7 +123,7 @@ impl World<'_> {
         self.nodes[node].due_at = due_at;
     }
 
-    /// Answers those who have waited long enough, unless the node is frozen.
+    /// Answers waits that have ended, unless the node is frozen.
     pub(super) fn end_waits(&mut self, node: usize) {
         let frozen_until = self.nodes[node].frozen_until;
         if frozen_until > self.now {
@@ -159,7 +159,7 @@ impl World<'_> {
     }
 }
 
-/// Puts what is there from the beginning on a node.
+/// Loads a node with the keys that exist from the beginning.
 pub(super) fn load(node: &mut Node, topology: &Topology, now: Instant) {
     for number in 0..LASTING_KEYS {
         let key = lasting_key(number);

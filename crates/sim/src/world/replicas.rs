@@ -8,16 +8,16 @@ use proxy::Reading;
 use std::time::Duration;
 use stdx::Instant;
 
-/// As long as the clock stands still, what expires at that very moment cannot be written anew.
+/// While the clock stands still, a key that expires at that moment cannot be written anew.
 const MOMENT: Duration = Duration::from_millis(500);
 
-/// A replica that cannot reach its primary, or whose primary follows somebody itself, tries again after this.
+/// Time after which a replica retries a primary that it cannot reach, or that follows another node itself.
 const LOOKS_AGAIN_AFTER: Duration = Duration::from_millis(100);
 
-/// A replica that comes back with something is linked at once, and has what it lacks some time later.
+/// Time after which a replica that returned with data has caught up. It is linked at once.
 const CATCHES_UP_AFTER: Duration = Duration::from_millis(800);
 
-/// The proxy knows so long after it is so what is wrong with a replica, and nothing that it sent before is under way.
+/// Time after which the proxy knows of a replica's fault and none of its earlier requests is under way.
 const KNOWN_WITHIN: Duration = Duration::from_secs(2);
 
 impl World<'_> {
@@ -68,7 +68,7 @@ impl World<'_> {
         }
     }
 
-    /// The process of `node` has died: nobody is connected to it.
+    /// The process of `node` has died: its connections and those of its replicas are gone.
     pub(super) fn unlink(&mut self, node: usize) {
         let followers = self.followers_of(node);
         for follower in followers.into_iter().chain([node]) {
@@ -78,7 +78,7 @@ impl World<'_> {
         }
     }
 
-    /// The process of `node` has died, which comes back with nothing if it is a replica, or with what it has written down.
+    /// The process of `node` has died. A replica returns with its saved data, or with none.
     pub(super) fn forget_as_replica(&mut self, node: usize) {
         let Some(primary) = self.primary_of(node) else { return };
         let (written_down, now) = (self.prng.below(4), self.now);
@@ -122,7 +122,7 @@ impl World<'_> {
         }
     }
 
-    /// The replica `node` takes over some of what it lacks.
+    /// The replica `node` applies some of the pending changes.
     pub(super) fn replicate(&mut self, node: usize) {
         let Some(primary) = self.primary_of(node) else { return };
         let now = self.now;
@@ -189,7 +189,7 @@ impl World<'_> {
         }
     }
 
-    /// What is wrong with `node`, a replica, so that no client may read from it; nothing, if that may not be known yet.
+    /// The reason why no client may read from `node`, a replica; `None` if the proxy may not know of it yet.
     pub(super) fn unfit(&self, node: usize) -> Option<&'static str> {
         let Reading { covers_for_primary, lag_bytes_max, .. } = self.plan.reading;
         let then = Instant::ZERO + self.now.since(Instant::ZERO + KNOWN_WITHIN);
@@ -197,7 +197,7 @@ impl World<'_> {
         let replica = &self.nodes[node];
         let follower = replica.follower.as_ref().filter(|_| !covers_for_primary && is_steady(replica))?;
         if self.watch.is_some() && !self.ledger.is_demoted_since(node, then) {
-            // It was told to follow another, and is asked as the primary that it was.
+            // It was told to follow another node, and is still asked as the primary that it was.
             return None;
         }
         if follower.is_unlinked_since(then) {
@@ -209,7 +209,7 @@ impl World<'_> {
         (lags && is_steady(primary)).then_some("lags too far")
     }
 
-    /// Replicas of which clients were told that they have something have it.
+    /// Checks that replicas have the writes that clients were told they have.
     pub(super) fn check_acknowledged(&mut self) {
         let now = self.now;
         for (key, token, count) in std::mem::take(&mut self.ledger.acknowledged) {
@@ -219,7 +219,7 @@ impl World<'_> {
                 let value = self.nodes[node].keyspace.ask(&[b"GET", &key], now);
                 resp::reply::as_bulk(&value).and_then(token_of) == Some(token)
             };
-            // What has changed since cannot be told from what was not there.
+            // Later changes cannot be told from missing writes.
             if !has_it(primary) {
                 continue;
             }
@@ -230,7 +230,7 @@ impl World<'_> {
                 // Who died meanwhile had it.
                 follower.is_some_and(|it| it.follows(&self.nodes[primary].log) && !it.has_fallen_back())
             });
-            // Who was made the primary meanwhile, or another's replica, had it.
+            // A node that became a primary meanwhile, or another's replica, had the write.
             if self.plan.replicas() - lacking.len() < count {
                 let what = format!("nodes {lacking:?} do not have write {token} of {:?}", text(&key));
                 self.ledger.violate(format!("a client was told that {count} replicas have all, and {what}"));
@@ -238,8 +238,8 @@ impl World<'_> {
         }
     }
 
-    /// The node `new`, a replica of `old`, becomes a primary. The keys of which it lacks something; `None` if it has
-    /// nothing that counts, so that nobody votes for it.
+    /// The node `new`, a replica of `old`, becomes a primary. Returns the keys whose last changes it lacks; `None` if it has no
+    /// valid data, so that it gets no votes.
     pub(super) fn take_over(&mut self, new: usize, old: usize) -> Option<Vec<Vec<u8>>> {
         let catches_up = self.prng.one_in(2);
         self.histories += 1;

@@ -14,9 +14,9 @@ use stdx::Instant;
 pub(super) const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
 /// The longest time between two keys of a slot that moves.
 const STEP_MAX: Duration = Duration::from_millis(30);
-/// So long the replicas of a node to which a slot moves may lack what has come. The proxy hears of most moves sooner.
+/// Time for which the replicas of a move's target may lack the moved keys. The proxy learns of most moves sooner.
 const HELD_FOR: Duration = Duration::from_millis(1_500);
-/// After so long at most a primary that hangs is replaced; after twice as long it goes on.
+/// The longest time after which a hanging primary is replaced. After twice as long it continues.
 const HANGS_MAX: Duration = Duration::from_millis(500);
 
 impl World<'_> {
@@ -30,7 +30,7 @@ impl World<'_> {
         }
     }
 
-    /// The last shard joins, if it has not: most often while somebody is cut off who does not hear of it.
+    /// The last shard joins, if it has not: most often while an isolated node cannot learn of it.
     fn let_newcomer_join(&mut self) {
         let is_cut = |(at, fault): &(Instant, Fault)| *at > self.now && matches!(fault, Fault::CutOff { .. });
         let will_be_cut = self.plan.faults.iter().any(is_cut);
@@ -41,8 +41,8 @@ impl World<'_> {
         }
     }
 
-    /// The slot of some key begins to move. Not that of a key that is walked over or waited for: SCAN may meet a key twice
-    /// or not at all that moves, and a store lets nobody go who waits for one.
+    /// The slot of some key begins to move, but not of a key that SCAN or a waiting client uses. SCAN may return a moving key
+    /// twice or not at all, and a store does not end waits for a moved key.
     pub(super) fn begin_migration(&mut self) {
         self.let_newcomer_join();
         let stays = |key: &[u8]| key.starts_with(b"lasting") || key.starts_with(b"queue");
@@ -68,7 +68,7 @@ impl World<'_> {
                 self.ledger.radio.favourite = Some(key);
             }
             if self.plan.reads_replicas() && self.prng.one_in(2) {
-                // What its writer has, the replica there has not got for a while.
+                // The target's replica lacks the writer's values for a while.
                 self.hold_followers(to, HELD_FOR);
             }
         }
@@ -106,7 +106,7 @@ impl World<'_> {
         has_moved
     }
 
-    /// The slot has left `node` for `heir`: it tells those who are subscribed to a shard channel there.
+    /// The slot has left `node` for `heir`: `node` ends the subscriptions to its shard channels.
     fn drop_channels(&mut self, node: usize, heir: usize, its: u16) {
         let is_known = self.known.node_at(&address(heir).address).is_some();
         for channel in channels().filter(|channel| slot(channel) == its) {
@@ -117,7 +117,7 @@ impl World<'_> {
         }
     }
 
-    /// Moves what is left, so that nothing is half-way. False if something must wait.
+    /// Moves the remaining keys of a migrating slot. Returns false if that must wait.
     pub(super) fn end_migration(&mut self) -> bool {
         while self.cluster.as_ref().is_some_and(|cluster| cluster.migration().is_some()) {
             if !self.move_key() {
@@ -138,7 +138,7 @@ impl World<'_> {
         self.plan_in_up_to(HANGS_MAX, What::Succeed(primary));
     }
 
-    /// The replica of `old`, which hangs, takes its place, if `old` is a primary yet. What it was sent is never run.
+    /// The replica of a hanging `old` replaces it, if `old` is still a primary. Requests that reached `old` never run.
     pub(super) fn succeed(&mut self, old: usize) {
         let Some(cluster) = &self.cluster else { return };
         let shard = cluster.shard_of_primary(old).filter(|_| !cluster.cut.contains(&old));
@@ -157,7 +157,7 @@ impl World<'_> {
         self.plan_in_up_to(late, What::Map);
     }
 
-    /// The primary of `shard` dies, and its replica takes its place with what it has.
+    /// The primary of `shard` dies, and its replica replaces it with the data that it has.
     pub(super) fn promote(&mut self, shard: usize, lasts: Duration) {
         let Some(cluster) = &self.cluster else { return };
         let [old, _] = cluster.nodes_of(shard);
@@ -173,7 +173,7 @@ impl World<'_> {
         self.plan_in_up_to(late, What::Map);
     }
 
-    /// The replica of `shard` becomes its primary, if it can. What it has not, is lost.
+    /// The replica of `shard` becomes its primary, if it can. Changes that it lacks are lost.
     pub(super) fn replace_primary(&mut self, shard: usize) -> bool {
         if !self.end_migration() {
             return false;
@@ -188,8 +188,8 @@ impl World<'_> {
             cluster.promote(shard);
             cluster.has_failed(old, true, new);
         }
-        // What has moved away in the tail is there again. Redis leaves it there, where nobody can ask for it; but SCAN and KEYS
-        // would meet it.
+        // Keys that moved away in the lost changes are there again. Redis keeps them where no client can read them; but SCAN
+        // and KEYS would return them.
         for key in self.nodes[new].keyspace.keys(self.now) {
             if self.node_of(&key) != new {
                 self.nodes[new].keyspace.ask(&[b"DEL", &key], self.now);
@@ -205,7 +205,7 @@ impl World<'_> {
         true
     }
 
-    /// The proxy learns what it does not know yet.
+    /// The proxy receives the current map, if it is newer than its own.
     pub(super) fn tell_map(&mut self) {
         let Some(cluster) = &self.cluster else { return };
         if self.scout.is_none() && cluster.number() > self.known.epoch() {

@@ -1,5 +1,5 @@
-//! Sentinels in a world: they look at nodes, make replicas primaries, and say so; and what may be expected of a proxy that
-//! listens to them.
+//! Sentinels in a world: they observe nodes, promote replicas, and publish that. The checks define what a proxy that listens to
+//! them must know.
 //!
 //! ```text
 //!   sentinels ─► Deed: REPLICAOF NO ONE, REPLICAOF ─► nodes: what one had alone is lost, and the ledger is told of which keys
@@ -8,9 +8,9 @@
 //!                                                                             └─ soon the right one, if a sentinel names it
 //! ```
 //!
-//! Replication is asynchronous: who is promoted has what came through, and a primary that does not know yet that it was
-//! replaced acknowledges writes that nobody will see. These the proxy cannot prevent, and they are taken from what is judged;
-//! that it goes on sending them longer than it must is found out by when it learns.
+//! Replication is asynchronous. A promoted replica has only the changes that arrived, and a replaced primary that does not know
+//! of it acknowledges writes that are lost. The proxy cannot prevent these, so they are not judged. The proxy must stop sending
+//! them in time: the checks measure when it learns of the new primary.
 
 use super::discovery::Scout;
 use super::{What, World};
@@ -26,33 +26,34 @@ use topology::discovery::{Discovery, SentinelDiscovery, SentinelSettings};
 
 /// How often a sentinel looks.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
-/// The right primary is known so long after a sentinel that answers has named it: two attempts to connect, one of which finds
-/// nobody there.
+/// Time after which the proxy knows the right primary that a reachable sentinel has named. It covers two attempts to connect,
+/// one of them to a dead address.
 const KNOWN_WITHIN: Duration = Duration::from_millis(1_500);
-/// What a node has said of itself is taken in at once; a turn and a look later nobody takes it for a primary.
+/// Time after which no discovery takes a node for a primary that said it is none: a turn and a look.
 const DENIED_WITHIN: Duration = Duration::from_millis(200);
-/// A node that declines writes is asked what it is within half a second, as long as there are writes.
+/// Time within which a node that declines writes is asked for its role, as long as there are writes.
 const WISHED_WITHIN: Duration = Duration::from_millis(1_500);
 /// A sentinel whose connections lead nowhere is doubted after 5 s of silence, and given up a second later.
 const DOUBTED_AFTER: Duration = Duration::from_secs(7);
-/// What was known is kept so long while most sentinels say what was before it.
+/// Time for which newer knowledge is kept while most sentinels report an older state.
 const OLDER_AFTER: Duration = Duration::from_secs(10);
-/// A primary that some do not hear any more has been replaced by them so long after, most often.
+/// Time within which sentinels most often replace a primary that some do not hear any more.
 const REPLACED_WITHIN: Duration = Duration::from_millis(2_500);
-/// An heir that has become a primary is known so long after, while the sentinel that has chosen it can be asked.
+/// Time after which a promoted heir is known, while the sentinel that chose it can be asked.
 const FOLLOWED_WITHIN: Duration = Duration::from_millis(1_000);
 /// As in production: so seldom that nothing is learnt by it in time.
 const PERIOD: Duration = Duration::from_secs(10);
 
-/// What is held against the discovery of primaries.
+/// The requirements on the discovery of primaries.
 pub(super) struct Patrol {
-    /// By shard: which of its reigns agrees with what was discovered last.
+    /// By shard: the reign that agrees with the last discovered primary.
     reigns: Vec<usize>,
     /// By shard and sentinel: since when this one could be asked and named the right primary, which could be asked too.
     right_since: Vec<Vec<Instant>>,
     /// By sentinel: something is wrong with its connections until then.
     troubled_until: Vec<Instant>,
-    /// By sentinel: others have told, or may have, that it is not there. Who was not named may not be asked since then.
+    /// By sentinel: others have reported, or may have, that it is down. Since then, a sentinel outside of the configuration may
+    /// not be asked.
     was_missed: Vec<bool>,
     /// By shard: since when an heir that is a primary can be known as one, and which.
     heir_since: Vec<Option<(usize, Instant)>>,
@@ -81,7 +82,7 @@ impl Patrol {
         *troubled_until = (*troubled_until).max(until);
     }
 
-    /// The discovery was told by `node` whether it is a primary.
+    /// `node` told the discovery whether it is a primary.
     pub(super) fn note_role(&mut self, node: usize, is_primary: bool, now: Instant) {
         self.roles[node] = Some((is_primary, now));
     }
@@ -100,7 +101,7 @@ pub(super) fn scout(named: usize, shards: usize, seed: u64) -> Scout {
     Scout::new(Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings))))
 }
 
-/// Nodes tell no zones, so that who knows them says so: every replica is in another than its primary.
+/// Adds zones, which nodes do not report: each replica is in another zone than its primary.
 pub(super) fn label(shards: &[ShardSpec], count: usize) -> Vec<ShardSpec> {
     let mut shards = shards.to_vec();
     for node in shards.iter_mut().flat_map(|shard| shard.primary.iter_mut().chain(&mut shard.replicas)) {
@@ -135,7 +136,7 @@ impl World<'_> {
         self.plan_at(self.now + LOOKS_EVERY, What::Tend(number));
     }
 
-    /// What can be seen of all nodes.
+    /// The visible state of all nodes.
     fn sights(&self) -> Vec<Sight> {
         let sight = |node: usize| {
             let it = &self.nodes[node];
@@ -161,7 +162,7 @@ impl World<'_> {
                 Deed::Follow { node, primary } => self.make_follow(node, primary),
                 Deed::Restore { shard, to, by } => {
                     self.restore(shard, to);
-                    // Once it is heard again, nobody is in doubt.
+                    // Once the node answers again, its state is clear.
                     self.patrol.right_since[shard][by] = self.now;
                 }
                 Deed::Say { sentinel, channel, text } => {
@@ -198,7 +199,7 @@ impl World<'_> {
         (node.follower, node.follows, node.declines_since) = (None, None, None);
     }
 
-    /// What `heir` has is what there is from now on. What another had alone is lost.
+    /// The data of `heir` is the valid data from now on. Changes that only another node has are lost.
     fn pass_crown(&mut self, heir: usize) {
         let Some(watch) = &mut self.watch else { return };
         let old = watch.primary_of(watch.shard_of(heir));
@@ -250,8 +251,8 @@ impl World<'_> {
         self.watch.as_ref().is_some_and(|watch| watch.are_apart(Host::Node(one), Host::Node(other)))
     }
 
-    /// `node` has run something. If it is a primary that was replaced and does not know it yet, what it has written since it
-    /// was at `place` of its log is lost.
+    /// `node` has run a request. If it is a replaced primary that does not know of it, its writes since `place` of its log are
+    /// lost.
     pub(super) fn note_vain_writes(&mut self, node: usize, place: usize) {
         let Some(watch) = &self.watch else { return };
         let primary = watch.primary_of(watch.shard_of(node));
@@ -264,7 +265,7 @@ impl World<'_> {
         }
     }
 
-    // What goes wrong.
+    // Faults.
 
     /// The network is split: the primary of `shard` on one side with some sentinels, or some sentinels alone.
     pub(super) fn split(&mut self, shard: usize, lasts: Duration) {
@@ -365,18 +366,18 @@ impl World<'_> {
         if let Some(watch) = &mut self.watch {
             let deeds = watch.set_up_anew();
             self.carry_out(deeds);
-            // With the next failover, most sentinels say something older than what was known, and must do so for long.
+            // With the next failover, most sentinels report an older state than the known one, and may do so for long.
             self.patrol.right_since.iter_mut().for_each(|since| since.fill(Instant::NEVER));
         }
     }
 
-    /// An operator's mistake: a replica is told to be a primary, or a primary to follow somebody who is not there. It is put
-    /// right later, if nobody has done that before.
+    /// An operator's mistake: a replica becomes a primary, or a primary follows an unknown node. It is corrected later, unless
+    /// a sentinel does so before.
     pub(super) fn mistake(&mut self, node: usize, lasts: Duration) {
         let Some(watch) = &self.watch else { return };
         let shard = watch.shard_of(node);
         let is_primary = watch.primary_of(shard) == node;
-        // In the midst of a failover, it is nobody's mistake.
+        // During a failover this would be no mistake.
         if self.nodes[node].down
             || watch.is_failing_over(shard)
             || is_primary != self.nodes[node].follower.is_none()
@@ -388,7 +389,7 @@ impl World<'_> {
         }
         let it = &mut self.nodes[node];
         (it.follower, it.follows) = (Some(Follower::new(self.now)), None);
-        // Who waits for an element is sent away, and closed.
+        // Clients that wait for an element get an error, and their connections are closed.
         for conn in it.waiting_conns() {
             self.say_to_proxy(conn, UNBLOCKED);
             self.with_link(conn, |link| link.to_proxy.ended = true);
@@ -397,13 +398,13 @@ impl World<'_> {
         self.plan_at(self.now + lasts, What::Correct(node));
     }
 
-    /// Who the primaries are has just changed, or who answers.
+    /// The primaries have just changed, or the nodes that answer.
     fn excuse_all(&mut self) {
         let now = self.now;
         self.patrol.right_since.iter_mut().flatten().for_each(|since| *since = (*since).max(now));
     }
 
-    /// The primary that was told to follow nobody is one again.
+    /// The primary that was told to follow an unknown node is a primary again.
     pub(super) fn correct(&mut self, node: usize) {
         self.excuse_all();
         let it = &mut self.nodes[node];
@@ -417,9 +418,9 @@ impl World<'_> {
         }
     }
 
-    // What is expected.
+    // Expectations.
 
-    /// What was discovered last is right: no primary by right was replaced before by one that was known.
+    /// Checks the last discovered primaries: none was replaced by one that the proxy already knew.
     pub(super) fn check_successors(&mut self) {
         let Some(watch) = &self.watch else { return };
         for shard in 0..self.plan.shards {
@@ -437,11 +438,12 @@ impl World<'_> {
             let since = &mut self.patrol.reigns[shard];
             match watch.reign_of(node, *since) {
                 Some(reign) => *since = reign,
-                // Whoever could tell more of an heir is gone for too long. Views are told a moment after they have changed.
+                // All sentinels that know of a newer heir are gone for too long. Changed views are reported a moment later.
                 None if before.is_none() && self.now.since(known_since) + LOOKS_EVERY >= OLDER_AFTER => {
                     *since = watch.reign_of(node, 0).unwrap_or_default();
                 }
-                // A sentinel was dead while others took back what it knows. The node gets nothing: it says that it is none.
+                // A sentinel was dead while others reverted its knowledge. The node gets no requests: it says that it is no
+                // primary.
                 None if self.nodes[node].follower.is_some() => {}
                 None => {
                     let what = format!(
@@ -524,7 +526,7 @@ impl World<'_> {
         let node = &self.nodes[heir];
         let is_well = !node.down && node.frozen_until <= self.now && node.follower.is_none();
         let can_tell = watch.sentinels[by].slowness == Duration::ZERO
-            // Names were given anew: what it says is older than what is known.
+            // Names were assigned anew: its state is older than the known one.
             && self.patrol.right_since[shard][by] != Instant::NEVER;
         let since = match self.patrol.heir_since[shard] {
             Some((before, since)) if before == heir && is_well && can_tell => since,
@@ -540,8 +542,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether `node` has told the discovery, or for long the proxy, that it is no primary, since it is known as that of
-    /// `shard`. Before that it may have been true.
+    /// Whether `node` has said that it is no primary since it is known as that of `shard`: to the discovery, or long ago to the
+    /// proxy. Before that it may have been one.
     fn has_denied(&self, shard: usize, node: usize) -> bool {
         let it = &self.nodes[node];
         let (_, known_since) = self.patrol.known[shard];
@@ -599,6 +601,6 @@ impl World<'_> {
     }
 }
 
-/// What a primary tells who waits when it is made a replica.
+/// The reply of a demoted primary to waiting clients.
 const UNBLOCKED: &[u8] =
     b"-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)\r\n";

@@ -1,4 +1,4 @@
-//! The network: what is under way between the proxy and its peers, and how it arrives.
+//! The network: bytes under way between the proxy and its peers, and their arrival.
 
 use super::{Link, PIPE_BYTES, What, Who, World, tell};
 use crate::client::Moment;
@@ -26,7 +26,7 @@ impl World<'_> {
         }
     }
 
-    /// The way from `who` is taken by so many bytes.
+    /// Occupies the way from `who` for this number of bytes.
     fn take_wire(&mut self, who: Who, bytes: usize) {
         if let (Who::Node(node), Some(bytes_per_s)) = (who, self.plan.node_bytes_per_s) {
             let takes = Duration::from_nanos(bytes as u64 * 1_000_000_000 / bytes_per_s);
@@ -131,14 +131,14 @@ impl World<'_> {
             Who::Client(client) if self.clients[client].conn == Some(conn) => {
                 let (ending, troubled) =
                     (self.clients[client].ending, self.plan.drain_at.is_some_and(|at| at <= self.now));
-                // As in Redis, who will send no more does not go on waiting.
+                // As in Redis, a client that has closed its sending side stops waiting.
                 let gave_up = ending && self.clients[client].is_kept_waiting();
-                // What was behind that was not read, unless it was closed for another cause.
+                // Requests behind the wait were not read, unless the connection was closed for another reason.
                 let was_closed = self.clients[client].is_closed;
                 let behind = if gave_up && !was_closed { Told::NotSent } else { Told::Unknown };
                 let missing = self.clients[client].disconnect(behind, &mut self.ledger);
                 if was_closed || troubled || gave_up {
-                    // It was told in the only way that was left.
+                    // The proxy could report the reason only by closing the connection.
                 } else if missing > 0 {
                     self.ledger.violate(format!("client {client} was closed and misses {missing} replies"));
                 } else if !ending {

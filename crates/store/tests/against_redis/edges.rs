@@ -1,5 +1,5 @@
-//! Arguments at the edges of what they may be, in every command that takes one of their kind: numbers in every notation,
-//! bounds and counts of both signs, cursors, places at the rim of the map.
+//! Arguments at the limits of their ranges, for every command that takes one of their kind: numbers in every notation, bounds
+//! and counts of both signs, cursors, places at the edge of the map.
 
 use crate::node::Node;
 use crate::{Ours, ask, normal, refs, store};
@@ -34,7 +34,7 @@ impl Pair {
 
     fn compare_words(&mut self, words: &[&[u8]]) {
         if words[0] == b"SORT" {
-            // Redis's SORT takes an errno that somebody else left behind for its own; this one sets it to 0.
+            // Redis's SORT fails on an errno that earlier code left set. This ZADD sets it to 0.
             self.node.ask_raw(&[b"ZADD", b"errno", b"1", b"a", b"x", b"b"]);
         }
         let (got, expected) = (ask(&mut self.ours, words), self.node.ask_raw(words));

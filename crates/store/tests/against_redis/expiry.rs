@@ -1,7 +1,7 @@
 //! Keys whose time is over: every command leaves as many keys behind as in Redis, and expires as many.
 //!
-//! Neither side looks for such keys by itself here. A key is given a time of one millisecond, and then both clocks are
-//! read until that is over: nothing else in a run depends on time.
+//! Neither side removes such keys actively here. A key expires after one millisecond, and both clocks are read until that has
+//! passed. Nothing else in a run depends on time.
 
 use resp::reply;
 use stdx::Prng;
@@ -11,10 +11,10 @@ use crate::{FIRST_SEED, is_left_to_chance, normal, now_ms, number_from, refs, re
 
 const REQUESTS: u64 = 4_000;
 
-/// Every so many requests, a key is over.
+/// A key expires after this many requests.
 const REQUESTS_PER_EXPIRY: u64 = 4;
 
-/// Both sides begin anew so often.
+/// Requests after which both sides start with empty keyspaces.
 const REQUESTS_PER_ROUND: u64 = 500;
 
 #[test]
@@ -60,7 +60,7 @@ fn expired_keys_are_noticed_when_redis_notices_them() {
     }
 }
 
-/// The same with a time that is over: what a slow node makes of a millisecond.
+/// The same commands with an expiry in the past: the effect of one millisecond on a slow node.
 fn over_at_once(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     let over = |words: &[&[u8]]| words.iter().map(|word| word.to_vec()).collect();
     match &*words[0] {
@@ -70,7 +70,7 @@ fn over_at_once(words: &[Vec<u8>]) -> Vec<Vec<u8>> {
     }
 }
 
-/// Until what had one millisecond to live is over, by both clocks.
+/// Waits until a key with an expiry of one millisecond has expired by both clocks.
 fn wait_for_the_next_but_one_millisecond(node: &mut Node) {
     let until = now_ms().max(node_ms(node)) + 2;
     while now_ms() < until || node_ms(node) < until {}

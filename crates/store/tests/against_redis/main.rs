@@ -21,13 +21,13 @@ use resp::{Request, Span, encode, reply};
 use stdx::Prng;
 use store::{CallerId, Store, StoreSettings};
 
-/// The run that is made when no seed is named: the same each time. Others are for whoever looks for trouble.
+/// Seed of the default run, which is the same each time. Other seeds search for new differences.
 const FIRST_SEED: u64 = 1;
 
 /// Requests per run: some ten seconds on two cores.
 const REQUESTS: u64 = 60_000;
 
-/// A run starts anew so often, with two empty keyspaces.
+/// Requests after which both sides start with empty keyspaces.
 const REQUESTS_PER_ROUND: u64 = 2_000;
 
 #[test]
@@ -51,7 +51,7 @@ fn random_requests_get_the_replies_of_redis() {
         let args: Vec<&[u8]> = words.iter().map(Vec::as_slice).collect();
         let shown = || args.iter().map(|arg| arg.escape_ascii().to_string()).collect::<Vec<_>>().join(" ");
         if words[0].starts_with(b"SORT") {
-            // Redis's SORT takes an errno that somebody else left behind for its own; this one sets it to 0.
+            // Redis's SORT fails on an errno that earlier code left set. This ZADD sets it to 0.
             node.ask_raw(&[b"ZADD", b"z", b"1", b"a", b"x", b"b"]);
             if is_left_to_chance(&args, &mut node, &mut ours) {
                 continue;
@@ -374,7 +374,7 @@ fn run(ours: &mut Ours, args: &[&[u8]]) -> Vec<u8> {
     out
 }
 
-/// A reply for comparison: what has no order is put into one.
+/// A reply for comparison: unordered parts are sorted.
 fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
     let name = String::from_utf8_lossy(args[0]).to_lowercase();
     // A zero keeps its sign in a large sorted set of Redis and loses it in a small one; with us it always does.

@@ -1,5 +1,5 @@
-//! The order of small collections is that of Redis, and what OBJECT ENCODING calls small as well: fields of a hash as they
-//! came, integers of a set by their size, members of a sorted set by their score.
+//! The order of small collections is that of Redis: fields of a hash by insertion, integers of a set by value, members of a
+//! sorted set by score. OBJECT ENCODING agrees on which collections are small.
 
 use resp::reply;
 use stdx::Prng;

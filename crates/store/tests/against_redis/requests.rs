@@ -1,7 +1,7 @@
 //! Random requests from patterns: most make sense, some do not.
 //!
-//! A pattern is a line of words. `$k` and the like stand for something random (see [`fill`]), `?a|b` for one of the
-//! words or nothing, `*` before a word for one to three of them. Underscores join words that come together.
+//! A pattern is a line of words. `$k` and the like stand for random values (see [`fill`]). `?a|b` stands for one of the words
+//! or nothing, and `*` before a word for one to three of them. Underscores join words that belong together.
 
 use stdx::Prng;
 
@@ -95,7 +95,7 @@ fn fill(word: &str, prng: &mut Prng) -> Vec<String> {
         }
         // Weights for SORT.
         "o" => (*prng.pick(&DATABASES)).to_owned(),
-        // HyperLogLogs, and what makes many different ones.
+        // HyperLogLogs, and elements with many different values.
         "2" => prng.below(2).to_string(),
         "S" => format!("{}{}", prng.pick(&["l", "z", "x", "k", "t", "h"]), prng.below(2)),
         "H" => format!("p{own}"),

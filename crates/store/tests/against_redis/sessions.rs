@@ -15,7 +15,7 @@ use crate::{FIRST_SEED, elements, now_ms, number_from, requests, without_id};
 /// Requests per run: some seconds.
 const REQUESTS: u64 = 60_000;
 
-/// Connections and databases begin anew so often.
+/// Requests after which connections and databases start anew.
 const REQUESTS_PER_ROUND: u64 = 300;
 
 const CONNECTIONS: usize = 5;
@@ -23,7 +23,7 @@ const CONNECTIONS: usize = 5;
 /// The last of them hears keyspace notifications.
 const LISTENER: usize = CONNECTIONS - 1;
 
-/// What does not come in this time does not come.
+/// Time after which an expected reply counts as missing.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// One connection to each.
@@ -33,7 +33,7 @@ struct Pair {
     theirs: TcpStream,
     their_number: i64,
     waits: bool,
-    /// What came from the store and was not compared yet.
+    /// Bytes from the store that were not compared yet.
     expected: Vec<u8>,
 }
 
@@ -56,7 +56,7 @@ fn who_waits_is_served_or_turned_away_as_by_redis() {
     }
 }
 
-/// A connection and what it sends. All that waits has been served or turned away when something else begins.
+/// A connection and its requests. All waits have ended when another scenario begins.
 const WAITS: &str = "
 0 BLPOP l 0
 1 BRPOP l other 0
@@ -219,7 +219,7 @@ impl World {
             let pair = self.connect();
             self.pairs.push(pair);
         });
-        // It is told of all events, and does nothing else: in RESP3, Redis 7.0 mixes them into the replies of who is told.
+        // The listener does nothing but receive events: in RESP3, Redis 7.0 mixes them into the receiver's replies.
         let different = self.step(LISTENER, &[b"PSUBSCRIBE".to_vec(), b"__key*".to_vec()], LISTENER);
         assert_eq!(different, None);
     }
@@ -258,7 +258,7 @@ impl World {
         self.disconnect(old);
     }
 
-    /// What the node says of a connection.
+    /// The node's description of a connection.
     fn describe(&mut self, number: i64) -> Option<String> {
         let list = self.node.ask_raw(&[b"CLIENT", b"LIST", b"ID", number.to_string().as_bytes()]);
         let text = reply::as_bulk(&list).map(|text| String::from_utf8_lossy(text).into_owned());
@@ -272,7 +272,7 @@ impl World {
         (!free.is_empty()).then(|| *prng.pick(&free[..]))
     }
 
-    /// Both run a request; the connection that did not get the same, with what it got from each.
+    /// Runs a request on both sides. Returns the connection whose bytes differ, with those of each side.
     fn step(
         &mut self,
         at: usize,
@@ -310,7 +310,7 @@ impl World {
             }
         }
         let got: Vec<Vec<u8>> = self.pairs.iter_mut().map(read_expected).collect();
-        // Behind this, whatever the request led to has been sent.
+        // After this reply, all bytes that the request caused have been sent.
         self.node.ask_raw(&[b"PING"]);
         for (at, (pair, mut got)) in self.pairs.iter_mut().zip(got).enumerate() {
             got.extend(peek(&mut pair.theirs).unwrap_or_default());
@@ -361,7 +361,7 @@ fn read_expected(pair: &mut Pair) -> Vec<u8> {
     got
 }
 
-/// Whole replies, and what is behind them.
+/// Whole replies, and the rest.
 fn replies(bytes: &[u8]) -> Vec<&[u8]> {
     let (mut replies, mut rest) = (Vec::new(), bytes);
     while let Some(len) = Some(reply::first_len(rest)).filter(|len| *len > 0) {
@@ -372,7 +372,7 @@ fn replies(bytes: &[u8]) -> Vec<&[u8]> {
     replies
 }
 
-/// What came without being expected.
+/// Bytes that arrived without being expected.
 fn peek(stream: &mut TcpStream) -> Option<Vec<u8>> {
     let mut bytes = vec![0; 65_536];
     stream.set_nonblocking(true).expect("a socket");
@@ -382,7 +382,7 @@ fn peek(stream: &mut TcpStream) -> Option<Vec<u8>> {
     (!bytes.is_empty()).then_some(bytes)
 }
 
-/// What one connection got, reply by reply; what has no order in Redis either is put into one.
+/// The bytes of one connection, reply by reply. Parts without an order in Redis are sorted.
 fn normal(bytes: &[u8]) -> Vec<String> {
     let shown = |one: &[u8]| {
         let text = without_id(one);
