@@ -17,7 +17,7 @@ fn main() {
     println!("cargo:rustc-env=SHARDIS_COMMIT={suffix}");
 }
 
-/// What git says to `words`, if it is there and has something to say.
+/// The output of git for `words`, if git is installed and prints any.
 fn git(words: &[&str]) -> Option<String> {
     let output = Command::new("git").args(words).output().ok().filter(|output| output.status.success())?;
     let text = String::from_utf8(output.stdout).ok()?;

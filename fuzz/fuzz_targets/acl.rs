@@ -1,4 +1,4 @@
-//! What is printed of an ACL file that is valid is an ACL file that says the same; and no file makes anything panic.
+//! A valid ACL file, printed and parsed again, has the same meaning. No file causes a panic.
 
 #![no_main]
 

@@ -1,4 +1,4 @@
-//! Whatever clients and nodes send, in whatever order, the core neither panics nor holds more than it may.
+//! Any bytes of clients and nodes, in any order: the core neither panics nor exceeds its memory limit.
 
 #![no_main]
 
@@ -11,7 +11,7 @@ use stdx::{Id, Instant};
 use store::Scratch;
 use topology::{Topology, TopologySpec, parse_nodes};
 
-/// What happens next.
+/// The next event.
 #[derive(Arbitrary, Debug)]
 enum Step {
     Accept,
@@ -23,9 +23,9 @@ enum Step {
     End(u8),
     Close(u8),
     Writable(u8),
-    /// So many milliseconds pass.
+    /// This number of milliseconds passes.
     Pass(u16),
-    /// From now on so many bytes are taken of what is offered.
+    /// From now on, sockets take this number of bytes at once.
     Take(u8),
     Drain,
 }

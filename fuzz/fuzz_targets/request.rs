@@ -1,4 +1,4 @@
-//! Any bytes, cut anywhere, are the same requests as in one piece; and what is a request stays one when written anew.
+//! Any bytes, cut anywhere, are the same requests as in one piece. A request that is encoded anew stays the same.
 
 #![no_main]
 
@@ -6,7 +6,7 @@ use libfuzzer_sys::fuzz_target;
 use resp::encode;
 use resp::request::{Request, RequestError, RequestLimits, Scanned, Scanner};
 
-/// What one scan over all of the bytes found: the arguments of each request, and how it ended.
+/// The result of one scan over all bytes: the arguments of each request, and how it ended.
 type Found = (Vec<Vec<Vec<u8>>>, Option<RequestError>);
 
 /// Reads requests from `bytes`, which come in pieces that end at `cuts`.

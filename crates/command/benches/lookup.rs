@@ -1,5 +1,5 @@
-//! What it costs to find a command and its keys: `cargo bench -p command`. Nanoseconds per request, the best of ten
-//! rounds, over a mix of names and over one name.
+//! The cost of finding a command and its keys: `cargo bench -p command`. Nanoseconds per request, the best of ten rounds, over
+//! a mix of names and over one name.
 
 // A benchmark is made of clock readings.
 #![allow(clippy::disallowed_methods)]

@@ -1,8 +1,8 @@
 //! COMMAND and its subcommands, answered from the table.
 //!
-//! All of Redis's commands are shown, also those that are refused, as Redis shows those that a user may not run: client
-//! libraries find the keys of requests by it, and say by themselves that a command does not exist if it is not shown.
-//! What nodes keep among themselves is not.
+//! All of Redis's commands are listed, even refused ones. Redis itself lists commands that a user may not run. Client libraries
+//! find the keys of requests by this list, and report a missing command as unknown. Commands that nodes use among themselves
+//! are left out.
 
 use resp::{Request, encode};
 use std::sync::OnceLock;
@@ -65,7 +65,7 @@ fn write_named(request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
     }
 }
 
-/// What `COMMAND LIST` lets through.
+/// The filter of `COMMAND LIST`.
 enum Filter<'a> {
     Everything,
     Category(Option<Acl>),

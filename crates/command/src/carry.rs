@@ -1,6 +1,6 @@
 //! How a command is carried: the decision that the table makes for each command.
 //!
-//! Values only. What they mean on the wire is the core's business; what a refusal says to the client is in `error`.
+//! Values only. The core knows their meaning on the wire; `error` has the texts of refusals.
 
 /// How requests of a command reach the nodes, and how the client gets its one reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub enum Carry {
     Shard,
     /// As [`Carry::Shard`], unless the guard says no.
     ShardIf(Guard),
-    /// As [`Carry::Shard`], once the shard's node has what the request names by name only.
+    /// As [`Carry::Shard`], once the shard's node has the script or function that the request names.
     Script(Script),
     /// The keys are divided among their shards, each part is a command of its own, the replies become one. Not atomic
     /// across shards.
@@ -48,7 +48,7 @@ pub enum Across {
     Refused,
     /// The values of its keys are read, and the result is written to its shard.
     Gathered,
-    /// Values go from one key to another, and nobody looks into them.
+    /// Values go from one key to another, and the proxy does not read them.
     Carried,
     /// One element goes from one key to another.
     Moved,
@@ -75,13 +75,13 @@ pub enum Merge {
     FirstReply,
     /// Arrays of 0 and 1 of one length, joined by a logical AND place by place.
     And,
-    /// The reply of the first shard, whatever the others say, if none failed.
+    /// The reply of the first shard, even if others differ, if none failed.
     AnyReply,
     /// One shard's success is enough; else the first error.
     OneSucceeded,
     /// Integers, of which the least counts.
     Least,
-    /// What nodes tell of themselves.
+    /// Reports of nodes about themselves.
     Report(Report),
 }
 
@@ -101,7 +101,7 @@ pub enum Report {
     LatencyHistory,
     /// LATENCY LATEST: the latest and the worst of each event.
     LatencyLatest,
-    /// LATENCY HISTOGRAM: calls and what they took, added up for each command.
+    /// LATENCY HISTOGRAM: calls and their times, added up for each command.
     LatencyHistogram,
     /// MEMORY STATS: sums, and of each ratio the largest.
     MemoryStats,
@@ -117,7 +117,7 @@ pub enum Report {
     Digest,
 }
 
-/// What a request names that a node may not have (yet, or any more), while the proxy has seen it.
+/// A script or function that a request names and that its node may lack, while the proxy has seen it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Script {
     /// EVAL: brings the script's body along.
@@ -137,16 +137,16 @@ pub enum Wait {
     First,
     /// In milliseconds, behind the word BLOCK; without it, it does not wait.
     Block,
-    /// As [`Wait::Block`]; what it reads it does not take, so that keys on several shards can be waited for together.
+    /// As [`Wait::Block`], but it takes nothing from its keys. It can therefore wait for keys on several shards together.
     BlockAcross,
-    /// In milliseconds, as the last argument. It waits for replicas to have what its client wrote, wherever that is: all
-    /// shards are asked, and of their numbers the least counts.
+    /// In milliseconds, as the last argument. It waits until replicas have all writes of its client, on any shard: all shards
+    /// are asked, and the lowest number counts.
     Replicas,
     /// Nobody knows: a command that was learnt.
     Untold,
 }
 
-/// What a request does to its client's transaction.
+/// Effect of a request on its client's transaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transaction {
     /// MULTI: it begins.
@@ -157,7 +157,7 @@ pub enum Transaction {
     Discard,
     /// WATCH: it will not be carried out if these keys change before.
     Watch,
-    /// UNWATCH: it will be, whatever changes.
+    /// UNWATCH: it will be carried out even after changes.
     Unwatch,
 }
 
@@ -192,7 +192,7 @@ pub enum Naming {
     Both,
 }
 
-/// What the proxy answers itself.
+/// Commands that the proxy answers itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Local {
     /// `+PONG`, or the argument as a bulk.
@@ -233,7 +233,7 @@ pub enum Local {
     Client(ClientTask),
     /// CLUSTER: the proxy as a cluster of one node.
     Cluster(ClusterQuestion),
-    /// ACL: who the users are and what they may do.
+    /// ACL: the users and their permissions.
     Acl(AclQuestion),
     /// SUBSCRIBE and its kin.
     Subscribe(Topic),
@@ -245,7 +245,7 @@ pub enum Local {
     PubSub(PubSubQuestion),
     /// HELP of a container.
     Help,
-    /// What INFO counts begins anew.
+    /// Resets the statistics of INFO.
     ResetStatistics,
     /// READONLY (true) and READWRITE: noted, for CLIENT LIST, and of no consequence.
     ReplicaReads(bool),
@@ -253,7 +253,7 @@ pub enum Local {
     Accepted,
 }
 
-/// What clients subscribe to.
+/// Topics of subscriptions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Topic {
     /// The channel of a name.
@@ -289,7 +289,7 @@ impl Topic {
     }
 }
 
-/// What PUBSUB is asked.
+/// Questions of PUBSUB.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PubSubQuestion {
     /// `PUBSUB CHANNELS [pattern]`, `PUBSUB SHARDCHANNELS [pattern]`.
@@ -300,7 +300,7 @@ pub enum PubSubQuestion {
     Patterns,
 }
 
-/// What CLIENT is to do.
+/// Tasks of CLIENT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientTask {
     /// The lines of all clients.
@@ -313,7 +313,7 @@ pub enum ClientTask {
     Reply,
     /// NO-EVICT and NO-TOUCH: noted, for CLIENT LIST, and of no consequence.
     Switch,
-    /// Whom invalidations are redirected to: nobody.
+    /// The target of redirected invalidations: always none.
     GetRedirect,
     /// A blocked client goes on.
     Unblock,
@@ -321,15 +321,15 @@ pub enum ClientTask {
     Pause,
     /// They are again.
     Unpause,
-    /// The client is told from now on of keys that change.
+    /// The client receives invalidations of keys from now on.
     Track,
-    /// What it is told of.
+    /// The options of its tracking.
     TrackingState,
     /// Whether the keys of the next request are tracked.
     Caching,
 }
 
-/// What CLUSTER is asked.
+/// Questions of CLUSTER.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClusterQuestion {
     /// `CLUSTER INFO`.
@@ -352,7 +352,7 @@ pub enum ClusterQuestion {
     Replicas,
 }
 
-/// What ACL is asked.
+/// Questions of ACL.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AclQuestion {
     /// `ACL CAT [category]`.

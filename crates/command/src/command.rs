@@ -1,4 +1,4 @@
-//! What one command is.
+//! The facts about one command.
 
 use std::borrow::Cow;
 
@@ -50,8 +50,8 @@ impl Command {
         self.keys.single()
     }
 
-    /// Puts the places of all keys of `request` into `positions`, in Redis's order (that of the key specs, which in
-    /// most commands is that of the arguments). Without keys the list is left empty: that is an answer, not an error.
+    /// Puts the positions of all keys of `request` into `positions`, in Redis's order. That is the order of the key specs,
+    /// which in most commands is that of the arguments. A request without keys leaves the list empty and is no error.
     ///
     /// An error means that the request makes no sense and Redis itself would complain: forward it to any shard. The
     /// number of arguments must fit.
@@ -109,8 +109,8 @@ impl Command {
         self.flags.contains(Flags::WRITE) || self.runs_code() || is_told
     }
 
-    /// Whether other clients may wait for what it brings: a message, an element of a list, sorted set or stream, or whatever a
-    /// script adds.
+    /// Whether other clients may wait for its effect: a message, an element of a list, sorted set or stream, or the writes of a
+    /// script.
     pub fn may_end_a_wait(&self) -> bool {
         const WAITED_FOR: Acl = Acl::of("list sortedset stream");
         const ADDS: Flags = Flags::of("write denyoom");

@@ -98,8 +98,8 @@ fn write_fields(out: &mut Vec<u8>, fields: &[(&str, i64)]) {
     }
 }
 
-/// First key, last key and step as Redis told them before it had key specs: of the ranges that continue one another
-/// from the first on, as far as they begin at a fixed place; zeros if there is none.
+/// First key, last key and step in the form that Redis used before key specs. They cover the ranges that continue one another
+/// from the first on, as far as they begin at a fixed position. Zeros if there is none.
 fn legacy_range(keys: &Keys) -> [i64; 3] {
     if let [KeySpec { begin: Begin::Index(at), find: Find::Range { last, step, .. }, .. }] = *keys.specs {
         return [at as i64, end_of_range(at, last), step as i64];

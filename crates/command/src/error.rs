@@ -1,5 +1,5 @@
-//! What clients read when a command is not carried. Where Redis has a wording, it is Redis's, byte for byte: lengths
-//! are cut where Redis cuts them, and text ends at a NUL byte, for Redis prints C strings here.
+//! Errors for commands that are not carried. Where Redis has a wording, it is Redis's, byte for byte. Lengths are cut where
+//! Redis cuts them, and text ends at a NUL byte, for Redis prints C strings here.
 
 use resp::{Request, encode};
 
@@ -71,7 +71,7 @@ fn unknown_command(out: &mut Vec<u8>, request: &Request<'_>) {
     encode::error(out, &text);
 }
 
-/// What C's `%.*s` prints.
+/// The output of C's `%.*s`.
 fn shown(text: &[u8], bytes_max: usize) -> &[u8] {
     let text = &text[..text.len().min(bytes_max)];
     &text[..text.iter().position(|&byte| byte == 0).unwrap_or(text.len())]

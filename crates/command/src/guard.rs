@@ -1,8 +1,7 @@
 //! Arguments that forbid to forward a command.
 //!
-//! The options are walked exactly as Redis walks them (sort.c of Redis 7.0): a parser that takes a word for an option
-//! where Redis takes it for an argument, or the other way round, would forward forbidden requests. Where Redis would
-//! stop with a syntax error the walk stops too: the node says it better.
+//! The options are parsed exactly as Redis does it (sort.c of Redis 7.0). A parser that confuses options with arguments would
+//! forward forbidden requests. Where Redis would stop with a syntax error the parser stops too: the node's error is better.
 
 use resp::Request;
 
@@ -54,8 +53,8 @@ fn names_other_keys(request: &Request<'_>) -> bool {
     sort_option(request, |_, pattern| pattern.contains(&b'*')).is_some()
 }
 
-/// The first option of SORT or SORT_RO that Redis carries out only for users who may read all keys, `BY` or `GET`: a
-/// pattern behind BY, and anything behind GET.
+/// The first `BY` or `GET` of SORT or SORT_RO that Redis permits only to users who may read all keys. It is a BY with a
+/// pattern, or any GET.
 pub fn sort_option_of_all_keys(request: &Request<'_>) -> Option<&'static str> {
     sort_option(request, |option, pattern| option == "GET" || pattern.contains(&b'*'))
 }

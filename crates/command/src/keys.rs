@@ -1,11 +1,11 @@
 //! Where the keys are in the arguments of a request.
 //!
-//! One way for all commands, those of the table and those learnt from a node: the key specs of Redis 7.0, found as
-//! Redis's own `getKeysUsingKeySpecs` (db.c) finds them, and behind them, where Redis falls back on code because the
-//! specs of a command do not tell all, the same by hand ([`ByHand`]).
+//! One way for all commands, those of the table and those learnt from a node: the key specs of Redis 7.0. They are evaluated as
+//! Redis's own `getKeysUsingKeySpecs` (db.c) does it. Some specs are incomplete, and Redis falls back on code. That code is
+//! here too ([`ByHand`]).
 //!
-//! Keywords are compared as C strings, without case and up to the first NUL byte: that is how Redis compares them, and
-//! who compares otherwise sees other keys than the node does.
+//! Keywords are compared as Redis does it: as C strings, without case and up to the first NUL byte. Another comparison would
+//! find other keys than the node does.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,7 @@ pub struct KeySpec {
     pub begin: Begin,
     /// Which arguments from there on are keys.
     pub find: Find,
-    /// What the command does with them.
+    /// Effect of the command on the keys.
     pub flags: KeyFlags,
     /// Redis's remark on this spec, shown by `COMMAND INFO`.
     pub note: Option<&'static str>,
@@ -96,7 +96,7 @@ impl Keyword {
     }
 }
 
-/// What Redis does in code because the specs of the command do not tell all.
+/// Commands whose specs are incomplete, so that Redis finds their keys in code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ByHand {
     /// SORT: the key, and the argument behind the last STORE.
@@ -111,8 +111,8 @@ pub enum ByHand {
     BitfieldFlags,
 }
 
-/// The arguments make no sense to the key specs: Redis itself answers such a request with an error, so it can go to any
-/// shard, which will name the error.
+/// The arguments do not fit the key specs. Redis answers such a request with an error, so any shard can take it and will name
+/// the error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysError;
 
@@ -121,7 +121,7 @@ pub struct KeysError;
 pub struct Keys {
     /// Redis's specs, in Redis's order.
     pub specs: Cow<'static, [KeySpec]>,
-    /// What they do not tell.
+    /// Keys that the specs do not cover.
     pub by_hand: Option<ByHand>,
     /// The only key, if it always stands at one place.
     single: Option<usize>,
@@ -210,8 +210,8 @@ impl Begin {
     }
 }
 
-/// The place behind `word`. Like Redis it does not look at the last argument on the way up, behind which nothing could
-/// stand, and not at the first on the way down.
+/// The position behind `word`. As in Redis, the search upwards leaves out the last argument, which has none behind it. The
+/// search downwards leaves out the first.
 fn behind_keyword(word: &[u8], from: i32, args: &Args<'_>) -> Option<usize> {
     let is_word = |at: &usize| is_word(args.arg(*at), word);
     let distance = usize::try_from(from.unsigned_abs()).ok()?;
@@ -299,7 +299,7 @@ fn visit_migrate(args: &Args<'_>, found: &mut impl FnMut(usize, KeyFlags)) {
     found(3, FLAGS);
 }
 
-/// SET reads what it overwrites if GET is among its options.
+/// SET reads the old value if GET is among its options.
 fn set_flags(args: &Args<'_>) -> KeyFlags {
     match (3..args.len()).any(|at| is_word(args.arg(at), b"get")) {
         true => READ_AND_UPDATE,
@@ -367,7 +367,7 @@ mod tests {
     use super::*;
     use crate::testing::with_request;
 
-    /// What a hostile or broken node could say, and a little of everything.
+    /// Possible values of a hostile or broken node, and ordinary ones.
     const NUMBERS: [i32; 9] = [i32::MIN, -7, -2, -1, 0, 1, 2, 7, i32::MAX];
 
     fn keys_of(spec: KeySpec, line: &str) -> Result<Vec<usize>, KeysError> {

@@ -1,8 +1,9 @@
-//! Commands that the table does not have: of modules, of newer nodes. A node describes them in its reply to `COMMAND
-//! INFO name` (RESP2), which becomes a [`Command`] like those of the table, so that all later code is the same.
+//! Commands that the table does not have: of modules, of newer nodes. A node describes them in its reply to `COMMAND INFO name`
+//! (RESP2). The reply becomes a [`Command`] like those of the table, so that all later code is the same.
 //!
-//! The flags alone decide whether a command is forwarded, on the safe side: none that blocks, that concerns the
-//! connection or the node, whose keys cannot be found in the arguments, or whose replies cannot be merged.
+//! The flags alone decide whether a command is forwarded. The decision is cautious: a command is refused if it blocks, or if it
+//! concerns the connection or the node. It is also refused if its keys are not in the arguments, or its replies cannot be
+//! merged.
 
 use std::borrow::Cow;
 
@@ -21,15 +22,15 @@ pub const SPECS_MAX: usize = 16;
 /// Limit of subcommands; Redis's CLUSTER has 28. The rest is unknown.
 pub const SUBCOMMANDS_MAX: usize = 256;
 
-/// Whether nodes may be asked about `name`. Redis compares names as C strings and takes `config|get` for a
-/// subcommand, so a name with odd bytes could be answered with the facts of another command.
+/// Whether nodes may be asked about `name`. Redis compares names as C strings and takes `config|get` for a subcommand. A name
+/// with odd bytes could therefore get the facts of another command.
 pub fn is_learnable(name: &[u8]) -> bool {
     let is_plain = |byte: &u8| byte.is_ascii_graphic() && *byte != b'|';
     (1..=NAME_BYTES_MAX).contains(&name.len()) && name.iter().all(is_plain)
 }
 
-/// The command that `reply`, a complete reply to `COMMAND INFO name`, is about. `None` if the node does not know it,
-/// or says what cannot be understood.
+/// The command in `reply`, a complete reply to `COMMAND INFO name`. `None` if the node does not know it, or if the reply is
+/// invalid.
 pub fn parse(reply: &[u8]) -> Option<Command> {
     let entry = reply::elements(reply)?.next()?;
     let mut command = parse_entry(entry)?;
@@ -297,7 +298,7 @@ mod tests {
         let all = |policy: &str| carry_of("write", &format!("request_policy:all_shards {policy}"), "*0\r\n");
         assert_eq!(all("response_policy:agg_sum"), Carry::AllShards(Merge::Sum));
         assert_eq!(all("response_policy:all_succeeded"), Carry::AllShards(Merge::AllOk));
-        // As Redis 7.2 says of WAITAOF; it is none that is asked of whoever is connected.
+        // The tips of WAITAOF in Redis 7.2. A single node cannot answer it.
         assert_eq!(all("response_policy:agg_min"), Carry::Blocking(Wait::Replicas));
         let keys = spec("RO", 1);
         let policy = "request_policy:all_shards response_policy:agg_min";

@@ -1,4 +1,4 @@
-//! What each command is, where its keys are, how it splits and how its replies merge: one table.
+//! The facts about commands in one table: arguments, keys, splitting, and the merging of replies.
 //!
 //! ```text
 //! request ─► resolve ─► Command ─► carry ─┬─► Shard, ShardIf, Split: keys ─► shards

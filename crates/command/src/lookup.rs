@@ -1,8 +1,8 @@
 //! From the bytes of a request to the line of the table.
 //!
-//! [`find`] is on the path of every request. The names lie in an open-addressed table that the compiler fills: each
-//! entry holds the whole name as three machine words, so that a look-up is a hash of three words and, nearly always,
-//! one comparison in one cache line.
+//! [`find`] is on the path of every request. The names lie in an open-addressed table that the compiler fills. Each entry holds
+//! the whole name as three machine words. A look-up is therefore a hash of three words and, nearly always, one comparison in
+//! one cache line.
 
 use std::sync::LazyLock;
 
@@ -13,7 +13,7 @@ use crate::command::Command;
 use crate::keys::Args;
 use crate::table::SECTIONS;
 
-/// What a request turned out to ask for.
+/// The result of looking up a request's command.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Resolved<'t> {
     /// This command or subcommand, with a number of arguments that fits.
@@ -137,8 +137,8 @@ fn checked(command: &Command, len: usize) -> Resolved<'_> {
     if command.arity_fits(len) { Resolved::Command(command) } else { Resolved::WrongArity(command) }
 }
 
-/// Whether a request of this name is HTTP that was sent to the wrong port, or sent there on purpose by a web page:
-/// close the connection without a word, as Redis does.
+/// Whether a request of this name is HTTP. It was sent to the wrong port, or on purpose by a web page. As Redis does, close the
+/// connection without a reply.
 pub fn is_cross_protocol(name: &[u8]) -> bool {
     crate::keys::is_word(name, b"post") || crate::keys::is_word(name, b"host:")
 }
@@ -271,8 +271,8 @@ const fn key(name: &[u8]) -> Option<Key> {
     Some([lower_case(first), lower_case(second), lower_case(third) | len])
 }
 
-/// Whether two keys are equal, word by word: `==` would compare 16 bytes at once, and the processor waits until the two
-/// words that it has just computed are in memory for that.
+/// Whether two keys are equal, word by word. `==` would compare 16 bytes at once, and so wait until the two words that were
+/// just computed are in memory: a store-forwarding stall.
 #[inline]
 fn is_same(one: &Key, other: &Key) -> bool {
     (one[0] ^ other[0]) | (one[1] ^ other[1]) | (one[2] ^ other[2]) == 0

@@ -1,8 +1,8 @@
 //! For how long a request may keep its client waiting.
 //!
-//! The options of XREAD are walked exactly as Redis walks them (t_stream.c of Redis 7.0): who overlooks a BLOCK where
-//! Redis finds it stops every client behind it on a shared connection. What cannot be told counts as waiting for ever:
-//! either Redis refuses it at once, or it knows better.
+//! The options of XREAD are parsed exactly as Redis does it (t_stream.c of Redis 7.0). A missed BLOCK would stop every client
+//! behind it on a shared connection. An unclear request counts as one that waits without end: Redis either refuses it at once,
+//! or understands it.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use resp::{Request, encode};
 use crate::carry::Wait;
 use crate::keys::is_word;
 
-/// What a wait is shortened to at least: none at all would be for ever.
+/// The shortest wait. A wait of zero would have no end.
 const SHORTEST: Duration = Duration::from_millis(1);
 
 impl Wait {

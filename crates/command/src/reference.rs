@@ -10,7 +10,7 @@ use crate::command::Command;
 use crate::table::{SECTIONS, Section};
 use crate::within::Within;
 
-/// docs/commands.md: each command, how many arguments it has, how it is carried, and what to know of it.
+/// docs/commands.md: each command with its number of arguments, its routing, and remarks.
 pub fn reference() -> String {
     let mut page = String::from(INTRODUCTION);
     for section in &SECTIONS {

@@ -1,7 +1,7 @@
 //! Sets of Redis's own words: command flags, ACL categories, tips, key flags.
 //!
-//! A set is a small integer. It is written in the table with the very words that `COMMAND INFO` shows, in one string;
-//! the compiler reads the string, so a misspelt word does not compile.
+//! A set is a small integer. The table writes it in one string, with the words that `COMMAND INFO` shows. The compiler reads
+//! the string, so a misspelt word does not compile.
 
 /// Defines a set over a fixed list of words, in the order in which Redis lists them.
 macro_rules! word_set {
@@ -54,7 +54,7 @@ macro_rules! word_set {
 }
 
 word_set! {
-    /// What Redis says of a command as a whole.
+    /// Redis's flags of a command as a whole.
     Flags {
         WRITE = "write",
         READONLY = "readonly",
@@ -114,7 +114,7 @@ impl Acl {
         if flags.contains(Flags::WRITE) {
             acl = acl.and(Acl::WRITE);
         }
-        // Read-only scripts are no readers by ACL: what they read is checked inside.
+        // Read-only scripts have no ACL category of readers: Redis checks their reads inside.
         if flags.contains(Flags::READONLY) && !self.contains(Acl::SCRIPTING) {
             acl = acl.and(Acl::READ);
         }
@@ -152,7 +152,7 @@ word_set! {
 }
 
 word_set! {
-    /// What a command does with the keys of one [`KeySpec`](crate::KeySpec).
+    /// Use of the keys of one [`KeySpec`](crate::KeySpec).
     KeyFlags {
         RO = "RO",
         RW = "RW",

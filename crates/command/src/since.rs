@@ -1,5 +1,5 @@
-//! Which servers have a command. Values only: that shardis forwards a command says nothing about its nodes, which answer
-//! themselves what they do not know.
+//! The servers that have a command. Values only: shardis forwards a command even if its nodes may lack it, and they answer with
+//! their own error.
 
 use std::fmt;
 
@@ -13,7 +13,7 @@ pub enum Server {
 }
 
 impl Server {
-    /// From what the program says to `--version`, as `Redis server v=7.0.15 sha=…`.
+    /// Parses the program's output for `--version`, such as `Redis server v=7.0.15 sha=…`.
     pub fn of_version(line: &str) -> Option<Server> {
         let (name, rest) = line.split_once(" server v=")?;
         let mut numbers = rest.split(['.', ' ']).map(str::parse);

@@ -1,8 +1,9 @@
 //! The table itself, one file per section of Redis's own documentation.
 //!
-//! A command is a line: name, arity, flags and ACL categories in Redis's words (without the categories that follow
-//! from the flags), key specs, how we carry it, and Redis's tips. The facts are those of Redis 7.0.15;
-//! `facts/refresh.py` prints them for any running Redis, and tests/against_redis compares.
+//! A command is a line. It has name, arity, flags and ACL categories in Redis's words (without the categories that follow from
+//! the flags). Key specs, our routing and Redis's tips follow.
+//!
+//! The facts are those of Redis 7.0.15. `facts/refresh.py` prints them for any running Redis, and tests/against_redis compares.
 
 use crate::carry::{About, Carry, Local, Refusal};
 use crate::command::Command;
@@ -69,7 +70,7 @@ const fn counted(at: usize, flags: &str) -> KeySpec {
     spec(Begin::Index(at), Find::Num { at: 0, first: 1, step: 1 }, flags)
 }
 
-/// What `find` finds behind `word`, which is looked for from argument `from` on.
+/// A spec that begins behind `word`, which is searched from argument `from` on.
 const fn behind(word: &str, from: i32, find: Find, flags: &str) -> KeySpec {
     let word = Keyword::new(word.as_bytes()).expect("no keyword of the table is longer than 16 bytes");
     spec(Begin::Keyword { word, from }, find, flags)

@@ -39,7 +39,7 @@ impl Command {
             Carry::Transaction(_) | Carry::Here(Local::Quit | Local::Reset) => Within::AtOnce,
             _ if self.flags.contains(Flags::NO_MULTI) => Within::NotInRedis,
             Carry::Shard | Carry::ShardIf(_) | Carry::Script(_) | Carry::Split(_) => Within::Kept,
-            // What would wait does not in a transaction.
+            // Waiting commands do not wait in a transaction.
             Carry::Blocking(_) | Carry::Publish(_) | Carry::AnyShard => Within::Kept,
             Carry::Cursor => Within::KeptByOneShardOrAsked,
             Carry::AllShards(_) if self.flags.contains(Flags::READONLY) => Within::KeptByOneShardOrAsked,
@@ -110,7 +110,7 @@ impl Local {
     }
 }
 
-/// Why what all shards would have to do is refused.
+/// The reason of a refusal for commands on all shards.
 pub(crate) const ALL_SHARDS: &str = "a transaction runs on one shard, and this needs all";
 const ALL_CLIENTS: &str = "a transaction runs on one shard, and this concerns all clients";
 const BY_ARGUMENTS: &str = "a transaction runs on one shard, and this goes where its arguments say";

@@ -1,4 +1,4 @@
-//! docs/commands.md is what the table says.
+//! docs/commands.md agrees with the table.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a canned node answers: the same to the same command, whatever was stored. Pure.
+//! The replies of a canned node: the same for the same command, without regard to earlier writes. Pure.
 
 use crate::frame::{Head, name};
 use resp::encode;
@@ -9,8 +9,8 @@ pub struct Canned {
     bulk: Vec<u8>,
 }
 
-/// The byte that values consist of, those that are written as well as those that are read: so a node that stores them
-/// answers as a canned one does.
+/// The byte of which all written and read values consist. A node that stores values therefore gives the same replies as a
+/// canned one.
 pub const FILL: u8 = b'x';
 
 const GET: u64 = name(b"GET");

@@ -85,7 +85,7 @@ impl ClosedLoop {
 /// Keys are the same in every run.
 pub(crate) const SEED: u64 = 1;
 
-/// Connects, or says to whom it could not.
+/// Connects; the error names the target.
 pub(crate) fn connect(target: SocketAddr) -> Result<TcpStream> {
     TcpStream::connect(target).with_context(|| format!("cannot connect to {target}"))
 }

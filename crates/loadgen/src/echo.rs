@@ -1,6 +1,6 @@
-//! `loadgen echo`: the floor that the proxy is compared with. On the proxy's driver it reads, finds where requests end,
-//! and answers each with the same bytes. It copies nothing: not requests, and replies leave from where they were
-//! prepared. What a proxy does beyond this (route, two more sockets per request, order) is its own cost.
+//! `loadgen echo`: the floor that the proxy is compared with. On the proxy's driver it reads, finds where requests end, and
+//! answers each with the same bytes. It copies no request, and sends replies from where they were prepared. The rest of a
+//! proxy's work (routing, two more sockets per request, order) is the proxy's own cost.
 
 use crate::canned::FILL;
 use crate::frame::{Framer, Malformed};
@@ -53,7 +53,7 @@ pub struct Conn {
     at: usize,
 }
 
-/// What one write is offered at most: replies to what one read takes are fewer bytes than that, for +OK.
+/// The most bytes of one write. The replies of +OK to one read take fewer.
 const REPEATED_BYTES: usize = 128 * 1024;
 
 impl Echo {

@@ -1,8 +1,8 @@
 //! Where requests end, without keeping a byte of them. Pure.
 //!
-//! Canned nodes and the echo stand beside the proxy that is measured and must cost less than it does. `resp` finds every
-//! argument and refuses what Redis refuses; this only follows the announced lengths, and remembers of a request its name
-//! and how many arguments it has. A test holds the two against each other.
+//! Canned nodes and the echo run beside the measured proxy and must cost less than it does. `resp` finds every argument and
+//! refuses requests as Redis does. This module only follows the announced lengths, and keeps the name and the number of
+//! arguments of a request. A test compares the two.
 
 use resp::integer::parse_i64;
 use std::fmt;
@@ -97,7 +97,7 @@ impl Framer {
         Ok(())
     }
 
-    /// Passes over what there is of an argument. Gives the rest.
+    /// Skips the available part of an argument and returns the rest.
     fn skip_body<'a>(&mut self, bytes: &'a [u8], each: &mut impl FnMut(Head)) -> &'a [u8] {
         let (body, rest) = bytes.split_at(self.body_left.min(bytes.len()));
         if self.args_left == self.args {
@@ -189,7 +189,7 @@ mod tests {
         Ok(heads)
     }
 
-    /// What `resp` finds in the same bytes.
+    /// The heads that `resp` finds in the same bytes.
     fn scanned(mut bytes: &[u8]) -> Vec<Head> {
         let (mut args, mut inline, mut heads) = (Vec::new(), Vec::new(), Vec::new());
         while !bytes.is_empty() {

@@ -1,4 +1,4 @@
-//! `loadgen idle`: what a client costs in memory that does nothing, before and after it did something.
+//! `loadgen idle`: memory of an idle client, before and after its first requests.
 
 use crate::load::{expect, patient, write_keys};
 use crate::measure::MeasureOptions;
@@ -80,7 +80,7 @@ struct Steps {
 }
 
 impl Steps {
-    /// What it became.
+    /// The present memory, with its growth per client.
     fn step(&self) -> Result<Value> {
         let rss = self.process.rss_bytes()?;
         let per_client = (rss as f64 - self.before as f64) / f64::from(self.clients);
@@ -114,6 +114,6 @@ fn send(conn: &mut TcpStream, workload: &Workload, prng: &mut Prng) -> Result<()
 }
 
 fn pause(time: Duration) {
-    // tidy: allow(sleep): what memory is given back meanwhile is what is looked for
+    // tidy: allow(sleep): the memory that is returned meanwhile is measured
     std::thread::sleep(time);
 }

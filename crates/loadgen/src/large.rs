@@ -1,5 +1,5 @@
-//! `loadgen large`: one value that is larger than any buffer goes in and comes out, while others ask for small ones. How
-//! much memory does that take, and what do the others notice?
+//! `loadgen large`: one value that is larger than any buffer is written and read, while other clients ask for small ones. It
+//! measures the memory that this takes, and the latency of the others.
 
 use crate::closed::connect;
 use crate::load::{large_key, write_keys};
@@ -146,7 +146,7 @@ impl Run {
         Ok((name, part))
     }
 
-    /// Waits for the last replies. Gives what the others saw in each part: those who send GET, and those who send SET.
+    /// Waits for the last replies. Returns the latencies of the other clients in each part: of GET, and of SET.
     fn finish(mut self) -> Result<Vec<[Latencies; 2]>> {
         let now = self.rig.now();
         self.getters.end_at(now);
@@ -171,7 +171,7 @@ struct Transfer {
     is_paused: bool,
 }
 
-/// What the connection is at.
+/// Progress of the connection.
 #[derive(Debug)]
 enum Step {
     /// Sends the SET.
@@ -209,7 +209,7 @@ impl Transfer {
         matches!(self.step, Step::Done)
     }
 
-    /// Sends what one turn may.
+    /// Sends at most the bytes of one turn.
     fn write(&mut self, driver: &mut Driver) -> Result<()> {
         let Step::Writing(request) = &mut self.step else { return Ok(()) };
         let mut written = 0;

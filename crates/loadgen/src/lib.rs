@@ -1,12 +1,12 @@
-//! Load for a proxy, and the canned nodes behind it: made so that neither is the limit of what is measured.
+//! Load for a proxy, and the canned nodes behind it. Neither should be the bottleneck of a measurement.
 //!
 //! ```text
 //!     loadgen saturate, open ──► the proxy ──► nodes of loadgen, or real ones
 //!            └◄── every byte of every reply is compared ◄──┘      ─► report (JSON)
 //! ```
 //!
-//! Begin with [`workload`], which says what is sent, [`rig`], the sockets and their loop, and [`report`]. Each mode is a module with
-//! its `Options` and a `run` that gives a report as JSON:
+//! Begin with [`workload`], the requests, [`rig`], the sockets and their loop, and [`report`]. Each mode is a module with its
+//! `Options` and a `run` that returns a report as JSON:
 //!
 //! - [`saturate`] keeps the proxy busy all the time (closed loop).
 //! - [`mod@open`] sends at a fixed rate whatever comes back (open loop).
@@ -19,15 +19,19 @@
 //! $ loadgen saturate --target 127.0.0.1:6380 --connections 50 --pipeline 10
 //! ```
 //!
-//! What was the limit? The report tells: `pid_busy` and `pid_waiting` are the shares of the time in which the measured
-//! process ran and in which it could have but others had its core; together near 1 it was the target, and a large
-//! `pid_waiting` says that the machine was not quiet. `generator_busy` near 1 with less than that says that it was the
-//! generator, and the figure is a bound only. Memory is in bytes, `latency_us` in microseconds; in the closed loop it is
-//! that of a batch, from its sending to its last reply.
+//! The report shows the bottleneck. `pid_busy` is the share of time in which the measured process ran. `pid_waiting` is the
+//! share in which it could have run but other processes had its core.
 //!
-//! **Must not know** the proxy: no crate of it is a dependency, so what is measured cannot lend it a hand. Never does it believe a
-//! reply: every byte of every reply is compared with what it must be, and a wrong one ends the run. Figures of the measured process
-//! come from /proc, so `--measure-pid` needs Linux; the rest does not.
+//! Together near 1, they say that the target was the bottleneck. A large `pid_waiting` says that the machine was not quiet.
+//! `generator_busy` near 1 with less than that says that the generator was the bottleneck; the figure is then only a bound.
+//!
+//! Memory is in bytes, `latency_us` in microseconds. In the closed loop it is the latency of a batch, from its sending to its
+//! last reply.
+//!
+//! **Must not know** the proxy: no crate of it is a dependency, so the measured program cannot help its meter. It trusts no
+//! reply: every byte of every reply is compared, and a wrong one ends the run.
+//!
+//! Figures of the measured process come from /proc, so `--measure-pid` needs Linux; the rest does not.
 
 #![expect(
     clippy::disallowed_methods,

@@ -10,7 +10,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// SETs that are sent before their replies are read, at most: the replies fit any socket buffer, so that nobody waits for us.
+/// The most SETs that are sent before their replies are read. The replies fit any socket buffer, so that no peer waits for this
+/// program.
 const BATCH: u64 = 1000;
 /// The longest wait for a reply.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);

@@ -87,12 +87,12 @@ impl Memory {
         Ok(Memory { process, before, seen: before, peak_was_reset, look_at: Instant::ZERO })
     }
 
-    /// What it was at the beginning.
+    /// Memory at the beginning.
     pub fn before(&self) -> u64 {
         self.before
     }
 
-    /// What it is.
+    /// Present memory.
     pub fn rss_bytes(&self) -> Result<u64> {
         self.process.rss_bytes()
     }

@@ -30,7 +30,7 @@ pub fn run(options: &Options) -> Result<()> {
     nodes.serve(driver, options.spin)
 }
 
-/// Canned nodes: what they answer.
+/// Canned nodes: their replies.
 #[derive(Debug)]
 pub struct Nodes {
     canned: Canned,

@@ -1,4 +1,4 @@
-//! `loadgen open`: a fixed rate, whatever comes back. Latency counts from the intended start.
+//! `loadgen open`: a fixed rate that does not depend on replies. Latency counts from the intended start.
 
 use crate::closed::ClosedLoop;
 use crate::measure::{MeasureOptions, Meter};

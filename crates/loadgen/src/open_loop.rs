@@ -1,7 +1,7 @@
-//! Clients of an open loop: they send when the schedule says so, whatever has come back, and count time from then.
+//! Clients of an open loop: they send by the schedule, without regard to replies, and count time from then.
 //!
-//! A reply that is late makes those behind it late too, and all of that is seen: nothing here waits for the target
-//! ("coordinated omission", Gil Tene).
+//! A late reply delays those behind it, and the figures show all of that: nothing here waits for the target ("coordinated
+//! omission", Gil Tene).
 
 use crate::clock::Clock;
 use crate::closed::{SEED, connect};
@@ -62,7 +62,7 @@ struct Client {
     replies: u32,
     /// Bytes of the next reply that have come.
     at: usize,
-    /// What the socket has not taken.
+    /// Bytes that the socket has not taken.
     unsent: Vec<u8>,
 }
 
@@ -138,8 +138,8 @@ impl OpenLoop {
         self.answered
     }
 
-    /// Whether requests are to be sent before the end, if only because the loop was away when they should have started,
-    /// or replies are to come.
+    /// Whether requests must still be sent before the end, or replies are missing. A request can be late because the loop was
+    /// busy at its time.
     pub fn is_waiting(&self) -> bool {
         self.in_flight > 0 || self.next_start < self.end
     }

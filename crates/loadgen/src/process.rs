@@ -1,5 +1,4 @@
-//! What the kernel says of a process that is measured: CPU time and memory. From /proc, so on Linux only; elsewhere
-//! asking is an error.
+//! CPU time and memory of a measured process, from /proc: on Linux only. On other systems the functions return an error.
 
 use anyhow::{Context, Result};
 use std::fs;
@@ -16,7 +15,7 @@ pub struct Process {
 pub struct Times {
     /// On a core, in the kernel and outside.
     pub cpu_ns: u64,
-    /// Ready to run, while others had the core: what a noisy machine takes away.
+    /// Time in which the process was ready to run, while others had the core: noise of the machine.
     pub waiting_ns: u64,
 }
 

@@ -1,4 +1,4 @@
-//! What a run found: one line of JSON.
+//! The result of a run: one line of JSON.
 
 use hdrhistogram::Histogram;
 use serde_json::{Value, json};

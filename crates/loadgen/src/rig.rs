@@ -4,8 +4,8 @@
 //!   driver.wait(0) ─► everybody: begin_turn ─► event ─► its owner: handle, flush ─► everybody: between_events ─► event …
 //! ```
 //!
-//! It never sleeps: between readiness and our looking at it lies no wake-up, and generator and canned nodes on one core
-//! never wait for each other's time slice.
+//! It never sleeps, so no wake-up delays its look at a ready socket. Generator and canned nodes on one core never wait for each
+//! other's time slice.
 
 use crate::clock::Clock;
 use anyhow::{Context, Result};
@@ -25,7 +25,7 @@ pub trait Party {
         Ok(())
     }
 
-    /// An event was dealt with: for those who send by the clock, so that they are not late by a turn.
+    /// Called after each event. A party that sends by the clock uses it, so that it is not late by a turn.
     fn between_events(&mut self, _driver: &mut Driver) -> Result<()> {
         Ok(())
     }
@@ -34,7 +34,7 @@ pub trait Party {
     /// to be closed.
     fn handle(&mut self, event: Event<'_>, now: Instant) -> Result<Option<Id>>;
 
-    /// Sends what there is to send.
+    /// Sends all waiting bytes.
     fn flush(&mut self, driver: &mut Driver, id: Id, now: Instant) -> Result<()>;
 }
 
@@ -51,7 +51,7 @@ pub struct Rig {
     idle: Idle,
 }
 
-/// What the loop does when nothing happened.
+/// Behaviour of the loop when nothing happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Idle {
     /// Looks again: the core is its own.
@@ -89,7 +89,7 @@ impl Rig {
         self.busy
     }
 
-    /// One turn: everybody begins it, and is told what happened.
+    /// One turn: each party begins it and receives the events.
     pub fn turn(&mut self, parties: &mut [&mut dyn Party]) -> Result<()> {
         self.driver.wait(Duration::ZERO)?;
         for party in &mut *parties {
@@ -118,7 +118,7 @@ impl Rig {
         Ok(())
     }
 
-    /// Turns for `time` from now on, whatever was done since the last turn.
+    /// Turns for `time` from now on, without regard to work since the last turn.
     pub fn turn_for(&mut self, time: Duration, parties: &mut [&mut dyn Party]) -> Result<()> {
         self.turn_until(self.clock.now() + time, parties)
     }

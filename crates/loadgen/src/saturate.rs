@@ -58,7 +58,7 @@ pub struct NodeOptions {
 }
 
 impl NodeOptions {
-    /// What a loop beside these nodes does when nothing happened.
+    /// Behaviour of a loop beside these nodes when nothing happened.
     pub fn idle(&self) -> Idle {
         if self.real_nodes { Idle::Yield } else { Idle::Spin }
     }

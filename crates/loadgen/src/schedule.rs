@@ -1,11 +1,10 @@
-//! When requests of an open loop should start, whatever becomes of those before. Pure.
+//! Start times of the requests of an open loop, without regard to earlier requests. Pure.
 
 use std::time::Duration;
 use stdx::Prng;
 
-/// Intended starts of a Poisson process: gaps are independent and distributed exponentially, as with many users who know
-/// nothing of each other. Evenly spaced starts would never meet, and hide what happens when requests do. A seed names
-/// the whole schedule.
+/// Intended starts of a Poisson process: gaps are independent and distributed exponentially, as with many independent users.
+/// Evenly spaced starts would never meet, and so hide the effects of requests that do. A seed names the whole schedule.
 #[derive(Clone, Debug)]
 pub struct Schedule {
     prng: Prng,

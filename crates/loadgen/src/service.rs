@@ -1,7 +1,7 @@
 //! The server loop of canned nodes and echo, which differ in their replies only.
 //!
-//! Threads of its own accept, as in the proxy; the connections are all of one thread, which reads requests and answers
-//! them in one write per connection and turn.
+//! Threads of its own accept, as in the proxy. All connections belong to one thread, which reads requests and answers them in
+//! one write per connection and turn.
 
 use crate::frame::Malformed;
 use crate::rig::Party;
@@ -14,7 +14,7 @@ use stdx::{Id, Instant, Slab};
 
 /// How a service answers.
 pub trait Answer {
-    /// What it keeps of one connection.
+    /// State of one connection.
     type Conn: Default;
 
     /// Takes the next bytes of a connection.
@@ -27,7 +27,7 @@ pub trait Answer {
     fn sent(&self, conn: &mut Self::Conn, count: usize);
 }
 
-/// Listeners, the connections that came through them, and what answers.
+/// Listeners, their connections, and the source of answers.
 #[derive(Debug)]
 pub struct Service<A: Answer> {
     answer: A,
@@ -46,7 +46,7 @@ struct Place<C> {
 
 /// Owed to a connection that does not take it, this many bytes stop the reading from it.
 const OWED_BYTES_MAX: usize = 1024 * 1024;
-/// The longest sleep of a loop that may sleep: it only bounds what a lost wake-up could cost.
+/// The longest sleep of a loop that may sleep: it only bounds the cost of a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(1);
 
 impl<A: Answer> Service<A> {
@@ -78,7 +78,7 @@ impl<A: Answer> Service<A> {
         }
     }
 
-    /// The id in `conns` of what the driver calls `id`.
+    /// The id in `conns` of the driver's `id`.
     fn own(&self, id: Id) -> Id {
         Id { index: id.index - self.first, ..id }
     }

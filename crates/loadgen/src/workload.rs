@@ -1,4 +1,4 @@
-//! What clients ask: requests prepared before the clock runs, and the one reply that all of them get. Pure.
+//! Requests of clients, prepared before the clock runs, and the one reply that all of them get. Pure.
 
 use crate::canned::{Canned, FILL};
 use crate::frame::{Head, name};
@@ -98,11 +98,11 @@ pub fn key(number: u64) -> String {
     format!("key:{number:012}")
 }
 
-/// So many batches that a proxy cannot know them by heart,
+/// Many batches, so that a proxy cannot keep parsed forms of them all.
 const BATCHES_MAX: usize = 4096;
-/// so few bytes that they stay near the processor,
+/// Few bytes, so that they stay in the processor's caches.
 const BATCHES_BYTES: usize = 2 * 1024 * 1024;
-/// and some variety where a batch is large.
+/// Some variety even for large batches.
 const BATCHES_MIN: usize = 8;
 
 #[cfg(test)]

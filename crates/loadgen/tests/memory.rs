@@ -1,5 +1,5 @@
-//! The modes that look at memory, against a node of the same process that keeps values. What was transferred must add
-//! up, and a byte that is wrong must be found. The process that is measured is the test itself, so no amount is looked at.
+//! The modes that measure memory, against a node of the same process that keeps values. Transferred bytes must add up, and a
+//! wrong byte must be found. The measured process is the test itself, so no amount is checked.
 
 #![cfg(target_os = "linux")]
 #![expect(clippy::disallowed_methods, reason = "the nodes serve from a thread of their own")]
@@ -29,11 +29,11 @@ struct Node {
     fault: Fault,
 }
 
-/// What it does wrong.
+/// Faults of the node.
 #[derive(Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
-    /// In a reply with so many bytes, one of them is wrong.
+    /// Has one wrong byte in a reply with at least this number of bytes.
     SpoilsFrom(usize),
     /// Answers MGET with an error.
     RefusesMget,

@@ -1,5 +1,5 @@
-//! The loops against canned nodes of the same process, over real sockets, for some tens of milliseconds: what is counted
-//! must add up. Nothing here depends on how fast anything was.
+//! The loops against canned nodes of the same process, over real sockets, for some tens of milliseconds: the counts must add
+//! up. Nothing here depends on speed.
 
 #![expect(clippy::disallowed_methods, reason = "the nodes serve from a thread of their own")]
 

@@ -26,7 +26,7 @@ impl Secret {
         Secret::of(line).map_err(|error| format!("{option} {}: {error}", path.display()))
     }
 
-    /// What nodes are told with it.
+    /// The credentials for nodes.
     pub(crate) fn credentials(&self, user: Option<&str>) -> Credentials {
         Credentials::new(user.map(str::as_bytes), &self.0)
     }
@@ -89,7 +89,7 @@ impl Source {
         replace(path, &users.to_file()).map_err(|error| format!("{}: {error}", path.display()))
     }
 
-    /// What an operator may have overlooked.
+    /// A remark on a probable mistake of the operator.
     pub(crate) fn warning(&self, users: &Users) -> Option<&'static str> {
         let is_open = users.default_user().is_open() && users.default_user().is_unlimited();
         (matches!(self, Source::AclFile(_)) && is_open)
@@ -115,7 +115,7 @@ impl Source {
 /// Replaces the file at `path` by one with `text`, atomically: a reader finds the old text or the new one, also after a
 /// power failure.
 fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
-    // Of a link, what it points to is replaced.
+    // The target of a symbolic link is replaced, not the link.
     let path = std::fs::canonicalize(path)?;
     let folder = path.parent().ok_or(io::ErrorKind::InvalidInput)?;
     let mut name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?.to_owned();
@@ -123,7 +123,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     let temporary = folder.join(name);
     let written = write_anew(&temporary, text, &path).and_then(|()| std::fs::rename(&temporary, &path));
     if written.is_err() {
-        // It may not even be there. What went wrong first is told.
+        // The file may not exist. The first error is reported.
         let _ = std::fs::remove_file(&temporary);
         return written;
     }
@@ -131,7 +131,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
     File::open(folder)?.sync_all()
 }
 
-/// Writes `text` to a new file at `path`, which may be read and written by whom `model` may, down to the disk.
+/// Writes `text` to a new file at `path` and syncs it. The file gets the permissions of `model`.
 fn write_anew(path: &Path, text: &[u8], model: &Path) -> io::Result<()> {
     // One that a killed process has left behind.
     let _ = std::fs::remove_file(path);

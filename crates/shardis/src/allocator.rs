@@ -1,9 +1,10 @@
 //! Makes the allocator return memory to the system after a burst. Never decides about single allocations.
 //!
-//! mimalloc returns memory that was free for a while, but only during its other work. A worker that is idle after a burst
-//! gives it none: 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each. After every 10,000
-//! allocations that are not small, mimalloc walks through the memory of the thread and returns free pages. To ask it
-//! directly needs `unsafe`; the allocations take half a millisecond.
+//! mimalloc returns memory that was free for a while, but only during its other work. A worker that is idle after a burst gives
+//! it none: 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each.
+//!
+//! After every 10,000 allocations that are not small, mimalloc walks through the memory of the thread and returns free pages.
+//! To ask it directly needs `unsafe`; the allocations take half a millisecond.
 
 use std::hint::black_box;
 use std::time::Duration;
@@ -22,7 +23,7 @@ pub(crate) struct Allocator {
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// If less was freed since the last look, the next burst may as well find it.
 const FREED_BYTES_MIN: usize = 4 << 20;
-/// The first round frees what holds the free parts together, the second gives that back.
+/// The first round frees the memory that holds the free parts together, the second returns it.
 const ROUNDS: u32 = 2;
 /// mimalloc's `generic_collect`.
 const ALLOCATIONS: usize = 10_000;

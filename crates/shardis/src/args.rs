@@ -50,8 +50,8 @@ enum Commands {
     Check(CheckArgs),
 }
 
-/// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so that nobody is
-/// pointed at it: `shardis local` alone has a use for it.
+/// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so the
+/// help does not show it: only `shardis local` uses it.
 #[derive(Debug, Parser)]
 #[command(name = "shardis die-with-parent")]
 struct DieWithParentCli {
@@ -92,7 +92,7 @@ impl Commands {
     }
 }
 
-/// What `shardis check` is told.
+/// Arguments of `shardis check`.
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   shardis check /etc/shardis.toml && systemctl restart shardis
@@ -114,7 +114,7 @@ impl CheckArgs {
     }
 }
 
-/// What the process is for.
+/// Task of the process.
 #[derive(Debug)]
 pub(crate) enum Task {
     /// Serve clients.
@@ -127,8 +127,10 @@ pub(crate) enum Task {
     DieWithParent(DieWithParentArgs),
 }
 
-/// Reads the command line, and the configuration file that it names. On `Err` the text is already printed: help to
-/// stdout with exit code 0, a refusal in one line to stderr with exit code 2, faults of a file with exit code 1.
+/// Reads the command line, and the configuration file that it names.
+///
+/// On `Err` the text is already printed. Help goes to stdout with exit code 0. A refusal goes to stderr in one line, with exit
+/// code 2, or 1 for faults of a file.
 pub(crate) fn parse() -> Result<Task, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
@@ -146,7 +148,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
     }
 }
 
-/// The same for `shardis proxy` with a configuration file. It may lack what the command line does not, and the other way round.
+/// The same for `shardis proxy` with a configuration file. File and command line complete each other.
 fn parse_with_file(file: &Path, flags: &[OsString]) -> Result<Task, ExitCode> {
     config::load(file, flags, Depth::Start).map(|serving| Task::Serve(Box::new(serving))).map_err(|faults| {
         for line in faults.lines() {
@@ -169,7 +171,7 @@ fn parse_words(words: &[OsString]) -> Result<Task, ExitCode> {
             Err(ExitCode::from(2))
         }
         Err(error) if !error.use_stderr() => {
-            // A closed stdout is no reason to complain about help that nobody reads.
+            // A closed stdout is no error: help has no reader then.
             let _ = error.print();
             Err(ExitCode::SUCCESS)
         }
@@ -182,7 +184,7 @@ fn parse_words(words: &[OsString]) -> Result<Task, ExitCode> {
     }
 }
 
-/// What we know better than clap of an unknown flag, behind the subcommand `named` or without any.
+/// An explanation of an unknown flag that is better than clap's, behind the subcommand `named` or without any.
 fn explained(error: &clap::Error, named: Option<&str>) -> Option<String> {
     if error.kind() != ErrorKind::UnknownArgument {
         return None;
@@ -210,7 +212,7 @@ fn refuse(what: &str, command: Option<&str>) -> ExitCode {
     ExitCode::from(2)
 }
 
-/// What clap says over several lines, in one: up to the usage, which --help shows better.
+/// The message of clap in one line, without the usage, which --help shows better.
 pub(crate) fn plainly(text: &str) -> String {
     let said = text
         .lines()
@@ -240,7 +242,7 @@ pub(crate) fn parse_level(text: &str) -> Result<tracing::Level, String> {
     text.parse().map_err(|_| "write error, warn, info or debug".to_owned())
 }
 
-/// What would be longer is a worker that never sleeps.
+/// Above this, a worker would never sleep.
 const BUSY_POLL_MAX_US: u64 = 1_000_000;
 
 /// How long a worker looks for events before it sleeps.

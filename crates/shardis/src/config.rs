@@ -49,12 +49,12 @@ pub(crate) enum Depth {
     Start,
 }
 
-/// Flags that are of the process, whatever it serves.
+/// Flags of the process, which do not depend on its service.
 const OF_THE_PROCESS: [&str; 4] = ["workers", "reuse_port", "drain_timeout", "log_level"];
 /// Flags that say where clients of Redis come.
 const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
 
-/// Reads the file at `path` and says what it, and `words` of the command line, ask for.
+/// Reads the file at `path` and combines it with `words` of the command line.
 pub(crate) fn load(path: &Path, words: &[OsString], depth: Depth) -> Result<Serving, Faults> {
     let document = Document::read(path)?;
     read(path, &document, words, depth)
@@ -209,7 +209,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What `text` says, which begins with a flag, at the place where that is said.
+    /// The fault `text`, which begins with a flag, at the position of that flag's value.
     fn located(&self, text: &str, entries: &[Entry]) -> Fault {
         let at = wording::flags_in(text).find_map(|name| {
             let id = self.flags.id(name)?;
@@ -288,7 +288,8 @@ fn said(words: &[OsString]) -> Vec<String> {
     ids.into_iter().filter(is_said).collect()
 }
 
-/// The file that `words` of a command line of `shardis proxy` name, if they are of use or lack only what a file may say.
+/// The file that `words` of a command line of `shardis proxy` name. The words must be valid, or lack only values that a file
+/// may give.
 pub(crate) fn asked_for(words: &[OsString]) -> Option<PathBuf> {
     let command = ProxyArgs::command().no_binary_name(true);
     let file = |matches: &ArgMatches| matches.get_one::<PathBuf>("config").cloned();

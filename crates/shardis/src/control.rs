@@ -5,7 +5,7 @@
 //!     signals ──────┘
 //! ```
 //!
-//! It does not know what a service does: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
+//! It does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
@@ -49,7 +49,7 @@ pub(crate) trait Plan {
     fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>>;
 }
 
-/// What clients are served with: workers of its own.
+/// A service for clients: its workers.
 pub(crate) trait Service {
     /// Takes over a client, which came by its listener `listener`.
     fn give(&mut self, newcomer: Newcomer, listener: usize);
@@ -63,7 +63,7 @@ pub(crate) trait Service {
     fn workers(&self) -> &dyn Workers;
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 pub(crate) fn run(serving: &Serving) -> Result<()> {
     logging::start(serving.log_level).context("the thread that writes the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
@@ -95,12 +95,12 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     Ok(())
 }
 
-/// What makes a noun fit `count`.
+/// The ending of a noun after `count`.
 pub(crate) fn plural(count: usize) -> &'static str {
     if count == 1 { "" } else { "s" }
 }
 
-/// A listener, and who serves those who come by it.
+/// A listener, and the service of its clients.
 struct Door {
     listener: Listener,
     /// By its place among the services.
@@ -117,18 +117,18 @@ struct Control {
     doors: Vec<Door>,
     services: Vec<Box<dyn Service>>,
     signals: UnixStream,
-    /// Where SIGHUP shows: what there is to read is read again then.
+    /// Receives SIGHUP: files are read again then.
     hangups: UnixStream,
     /// Where signals show that end a process which does not expect them, and mean nothing here.
     unused: UnixStream,
     /// Accepting is tried again then: there was no descriptor left, or there may be more clients than had their turn.
     accept_at: Option<Instant>,
-    /// When the log was told that none can be accepted.
+    /// Time of the last log line about a pause.
     paused_told_at: Option<Instant>,
 }
 
 impl Control {
-    /// Listens for clients and signals, and serves nobody yet.
+    /// Listens for clients and signals, without accepting any yet.
     fn new(mut doors: Vec<Door>) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, door) in doors.iter_mut().enumerate() {
@@ -216,7 +216,7 @@ impl Control {
         false
     }
 
-    /// No client can be accepted now, for this reason: tries again after a while. The log is told of one in a hundred attempts.
+    /// Stops accepting clients for a while, for this reason. The log gets one line for a hundred attempts.
     fn pause(&mut self, error: &std::io::Error) {
         let now = Instant::now();
         self.accept_at = Some(now + ACCEPT_PAUSE);

@@ -3,11 +3,11 @@
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tracing::warn;
 
-/// Descriptors that are nobody's: listeners, epoll, log, files.
+/// Descriptors of no client: listeners, epoll, log, files.
 const RESERVED_DESCRIPTORS: u64 = 64;
 /// Files that are read again on SIGHUP, names that are looked up, connections to sentinels.
 const FILES: u64 = 8;
-/// What single clients have for a while takes no more than this part of all descriptors.
+/// Links of single clients take at most this part of all descriptors.
 const OWN_PART: u64 = 8;
 
 /// The descriptors that one service wants.
@@ -25,7 +25,7 @@ pub(crate) struct ClientsMax {
     pub own: usize,
 }
 
-/// What one service may have.
+/// The descriptors of one service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Granted {
     /// Clients.

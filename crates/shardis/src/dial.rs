@@ -1,5 +1,5 @@
-//! Connecting to a name that has several addresses: one after the other, in the spirit of RFC 8305. Pure: it is told what
-//! became of an attempt and says which address is next.
+//! Connecting to a name that has several addresses: one after the other, in the spirit of RFC 8305. Pure: it receives the
+//! outcome of an attempt and returns the next address.
 //!
 //! ```text
 //!   name ─► addresses, families in turn ─► attempt ── refused ─► the next, at once
@@ -86,7 +86,7 @@ impl<T: Clone> Dials<T> {
         }
     }
 
-    /// The attempt of `conn` failed. `None` if it is of nobody here.
+    /// The attempt of `conn` failed. `None` if `conn` is unknown here.
     pub(crate) fn note_failed(&mut self, conn: Id, reason: &str, now: Instant) -> Option<Next<T>> {
         let dial = self.dials.get_mut(&conn)?;
         dial.failures.push(format!("{reason} ({})", dial.addrs[dial.at]));

@@ -1,11 +1,11 @@
-//! The discovery thread: does what the machine of `topology::discovery` asks for, and gives each new topology to all workers.
+//! The discovery thread: carries out the actions of `topology::discovery`, and gives each new topology to all workers.
 //!
 //! ```text
 //!   worker ── Wish ──► inbox ─► machine ─► Action ─► driver ─► nodes, sentinels
 //!   worker ◄─ Topology ─────── view ◄──── machine ◄─ Event ◄──┘
 //! ```
 //!
-//! It has a loop and connections of its own, so that a node that is slow to answer slows nobody down.
+//! It has a loop and connections of its own, so that a slow node delays no worker.
 
 use crate::dial::{Dials, Next};
 use crate::resolver::Question;
@@ -25,7 +25,7 @@ use topology::discovery::{Action, Discovery, Event, News, Party, View, Wish};
 use topology::{Address, Topology};
 use tracing::{error, info, warn};
 
-/// What it is told by other threads.
+/// A message from another thread.
 enum Word {
     Wish(Wish),
     Resolved { conn: Id, addrs: Result<Vec<SocketAddr>, String> },
@@ -42,9 +42,9 @@ pub(crate) struct Wishes {
 const WISHES_MAX: usize = 1024;
 /// News that wait for the log; more are dropped.
 const NEWS_MAX: usize = 256;
-/// What the machine waits for an answer.
+/// Timeout of an answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(1);
-/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+/// The longest sleep: nothing depends on it, it only bounds the cost of a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 impl Wishes {
@@ -57,7 +57,7 @@ impl Wishes {
     }
 }
 
-/// What it needs of others.
+/// Connections to other threads.
 pub(crate) struct Surroundings {
     pub clock: Clock,
     pub resolver: mpsc::Sender<Question>,
@@ -86,7 +86,7 @@ pub(crate) struct DiscoveryThread {
     resolving: HashMap<Id, (Address, Party)>,
     /// Those that are being made to a name.
     dials: Dials<(Address, Party)>,
-    /// What sockets have not taken yet.
+    /// Bytes that sockets have not taken yet.
     unsent: HashMap<Id, Vec<u8>>,
     news: mpsc::SyncSender<News>,
 }
@@ -218,7 +218,7 @@ impl DiscoveryThread {
         }
     }
 
-    /// Does what the machine asks for.
+    /// Carries out the actions of the discovery.
     fn perform(&mut self, now: Instant) {
         while let Some(action) = self.machine.poll_action() {
             match action {

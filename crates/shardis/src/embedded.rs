@@ -3,11 +3,11 @@
 //! A worker reaches it as it reaches a node: over a connection that speaks RESP, here a pair of unix sockets. So the
 //! core knows no difference, and one store serves all workers. Nothing is kept when the process ends.
 //!
-//! Each connection has a state of its own in the store. What a request of one leads to on others, because they wait or
-//! are subscribed, comes out of the store as deliveries after it.
+//! Each connection has a state of its own in the store. A request may cause replies and pushes for other connections, which
+//! wait or are subscribed. They come out of the store as deliveries after it.
 //!
-//! What holds for nodes (tickets, timeouts, limits) holds for stores. The pair of sockets costs two system calls more per turn than a
-//! direct call of the store would.
+//! Tickets, timeouts and limits are the same for stores as for nodes. The pair of sockets costs two system calls more per turn
+//! than a direct call of the store would.
 
 use crate::wall_clock::{WallClock, unix_ms};
 use anyhow::{Context, Result};
@@ -23,7 +23,7 @@ use stdx::{BufferPool, ByteQueue, Id, Slab};
 use store::{CallerId, EvictionPolicy, Ran, Store, StoreSettings};
 use tracing::error;
 
-/// What the stores are to be like.
+/// Settings of the stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EmbeddedSettings {
     /// How many.
@@ -121,7 +121,7 @@ struct StoreThread {
 struct Conn {
     /// Its state in the store.
     caller: CallerId,
-    /// Its last request has no answer yet: what it sent behind that stays in `input`.
+    /// Its last request has no reply yet: later requests stay in `input`.
     waits: bool,
     /// The unfinished request.
     input: Vec<u8>,
@@ -191,8 +191,8 @@ impl StoreThread {
         true
     }
 
-    /// Hands out what the store has for others than those who asked. Whose wait it ends goes on with its requests, which
-    /// may lead to more.
+    /// Hands out deliveries to other connections than the one that asked. A connection whose wait ends runs its next requests,
+    /// which may cause more deliveries.
     fn deliver(&mut self, now_ms: u64) {
         while let Some(delivery) = self.store.next_delivery() {
             let Some(&id) = self.by_caller.get(&delivery.to) else { continue };
@@ -265,8 +265,8 @@ impl Conn {
             self.waits = ran == Ran::Waits;
             at += len;
         }
-        // The rest of `input` stays where it is: a large request arrives in hundreds of pieces, and copying all of it
-        // for each piece took seconds for 20 MiB.
+        // The rest of `input` stays in place. A large request arrives in hundreds of pieces. To copy all of it for each piece
+        // took seconds for 20 MiB.
         if at < source.len() {
             if input.is_empty() {
                 input.extend_from_slice(&bytes[at..]);

@@ -1,4 +1,4 @@
-//! Limit of log lines about single clients. Anyone who can connect causes such lines, and could fill a disk with them.
+//! Limit of log lines about single clients. Any peer that can connect causes such lines, and could fill a disk with them.
 
 use crate::refused::Refused;
 use std::time::{Duration, Instant};
@@ -29,7 +29,7 @@ impl LineLimit {
         fits
     }
 
-    /// How many lines were left out that the log was not told of, if it is time to say so.
+    /// Number of left-out lines that the log has no line about, if such a line is due.
     pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
         self.left_out.poll(now)
     }

@@ -30,7 +30,7 @@ pub(crate) enum Next {
     Newcomer(Newcomer),
     /// One that had gone before we came: there may be others behind it.
     Gone,
-    /// Nobody; the listener says when there is somebody.
+    /// No client. The listener reports the next one.
     Nobody,
     /// Nobody for now: there is no descriptor left, say. Try again later.
     Later(io::Error),
@@ -68,7 +68,7 @@ pub(crate) enum CannotListen {
         place: Place,
         /// The option.
         option: &'static str,
-        /// What the kernel says.
+        /// The kernel's error.
         error: io::Error,
     },
 }
@@ -111,7 +111,7 @@ pub(crate) enum Newcomer {
     Unix(UnixStream, Arc<str>),
 }
 
-/// The file of a unix socket; removed when nobody listens any more.
+/// The file of a unix socket; removed with its listener.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {

@@ -34,7 +34,7 @@ struct Sink {
 #[derive(Debug)]
 struct Waiting {
     lines: VecDeque<Vec<u8>>,
-    /// Lines that found no room, of which the log was not told yet.
+    /// Lines that found no room, and that the log has no line about yet.
     dropped: u64,
     /// Some are being written.
     is_writing: bool,
@@ -105,7 +105,7 @@ impl Sink {
         let (lines, dropped) = (std::mem::take(&mut waiting.lines), std::mem::take(&mut waiting.dropped));
         drop(waiting);
         for line in lines {
-            // A log that cannot be written to is no reason to stop, and there is nobody to tell.
+            // A log that cannot be written is no reason to stop, and there is no other place for the error.
             let _ = out.write_all(&line);
         }
         if dropped > 0 {

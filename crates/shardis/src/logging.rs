@@ -1,4 +1,5 @@
-//! The log: what the core notices, said by the control thread and written to stderr by a thread of its own (`log_sink.rs`).
+//! The log: notices of the core as lines. The control thread formats them, and a thread of its own writes them to stderr
+//! (`log_sink.rs`).
 
 use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
@@ -18,7 +19,7 @@ pub(crate) fn start(level: Level) -> std::io::Result<()> {
     Ok(())
 }
 
-/// What an operator can do about a node that is down for `reason`; nodes are spoken to in TLS if `is_tls`.
+/// Advice to an operator about a node that is down for `reason`. `is_tls` says whether links to nodes use TLS.
 fn hint(reason: &str, is_tls: bool) -> Option<&'static str> {
     let is = |beginning| reason.starts_with(beginning);
     match () {

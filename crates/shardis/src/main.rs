@@ -54,12 +54,16 @@ use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL),
-/// 14 ms (FLUSHALL), 37 ms (three big values) and 116 ms (expiry) out of steps of some ten microseconds, because it
-/// consolidates freed memory all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to
-/// build, where jemalloc needs make. Its version 2 because version 3 gives freed memory back in one piece: 10 ms.
-/// Without huge pages (`no_thp`) because the kernel clears each when it is first touched: 5 ms. The figures are those
-/// of bench/runs/2026-11-21-store-allocators.txt; there are none for other systems, which keep theirs.
+/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL), 14 ms
+/// (FLUSHALL), 37 ms (three big values) and 116 ms (expiry). The steps take some ten microseconds otherwise: glibc consolidates
+/// freed memory all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to build, where jemalloc
+/// needs make.
+///
+/// Its version is 2 because version 3 returns freed memory in one piece: 10 ms. It does without huge pages (`no_thp`) because
+/// the kernel clears each when it is first touched: 5 ms.
+///
+/// The figures are those of bench/runs/2026-11-21-store-allocators.txt. Other systems were not measured and keep their
+/// allocator.
 #[cfg(all(target_os = "linux", target_env = "gnu"))]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
@@ -79,7 +83,7 @@ fn main() -> ExitCode {
     match outcome {
         Ok(exit) => exit,
         Err(error) => {
-            // If nobody hears it, the code says it.
+            // If stderr is closed, the exit code still reports the failure.
             let _ = writeln!(std::io::stderr(), "shardis: {error:#}");
             ExitCode::FAILURE
         }

@@ -5,19 +5,19 @@ use proxy::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
 
-/// What passes by itself is told again after this at the earliest.
+/// Interval after which a passing event is logged again.
 const TOLD_EVERY: Duration = Duration::from_secs(10);
-/// Events that are remembered. With more, the oldest are told again.
+/// Events that are remembered. Beyond them, the oldest are logged again.
 const EVENTS_MAX: usize = 4096;
 
-/// What the log was told.
+/// The logged conditions and events.
 #[derive(Debug, Default)]
 pub(crate) struct MergedLog {
-    /// Conditions that were told and are not over, with the workers that have noticed them.
+    /// Logged conditions that are not over, with the workers that have noticed them.
     conditions: BTreeMap<Condition, BTreeSet<usize>>,
-    /// Moments that were told, and when.
+    /// Logged moments, with their times.
     moments: BTreeMap<String, Instant>,
-    /// The keys of which shards are elsewhere, as it was told last.
+    /// The last logged notice about keys that other shards hold.
     remapped: Option<Notice>,
     /// Of lines that are each of one client.
     of_clients: LineLimit,
@@ -26,7 +26,7 @@ pub(crate) struct MergedLog {
 /// A condition that begins and ends, and its shard.
 type Condition = (&'static str, String);
 
-/// How a notice is told once.
+/// Rule for logging a notice once.
 enum Kind {
     Begins(Condition),
     /// All of them.
@@ -38,7 +38,7 @@ enum Kind {
 }
 
 impl MergedLog {
-    /// Whether the log is to be told `notice`, which worker `worker` has made at `now`.
+    /// Whether `notice` of worker `worker` at `now` is to be logged.
     pub(crate) fn admits(&mut self, worker: usize, notice: &Notice, now: Instant) -> bool {
         match kind(notice) {
             Kind::Begins(condition) => {
@@ -47,7 +47,7 @@ impl MergedLog {
                 let is_again = !self.conditions.entry(condition).or_default().insert(worker);
                 is_new || is_again
             }
-            // Each is over for all, or nobody was told of it.
+            // Each is over for all workers, or was never logged.
             Kind::Ends(conditions) => {
                 let mut are_over = true;
                 for condition in &conditions {

@@ -10,7 +10,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use topology::{Distribution, Topology};
 
-/// What of the command line concerns reads from replicas, and nodes that are down.
+/// Arguments about reads from replicas and nodes that are down.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ReadingArgs {
     /// Read policy: primary, prefer-primary, replica, prefer-replica, any, nearest (lowest latency) or zone (replicas in
@@ -79,7 +79,7 @@ impl FromStr for OnNodeDown {
 }
 
 impl ReadingArgs {
-    /// Refuses what cannot be over `topology`, whose nodes were named with --nodes or are this process's own.
+    /// Refuses arguments that `topology` does not support. Its nodes come from --nodes or are this process's own.
     pub(crate) fn check(
         &self,
         has_nodes: bool,
@@ -217,7 +217,7 @@ mod tests {
         reading: ReadingArgs,
     }
 
-    /// What `words` ask for over the nodes of `list`, or why not.
+    /// Parses `words` for the nodes of `list`, or returns the refusal.
     fn check(list: &str, distribution: Distribution, words: &[&str]) -> Result<ReadingArgs, String> {
         check_with(list, distribution, words, &[])
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 /// Shortest time between two log lines.
 const LOGGED_EVERY: Duration = Duration::from_secs(1);
 
-/// How many there were, and when the log was told.
+/// The number of refusals, and the time of the last log line about them.
 #[derive(Debug, Default)]
 pub(crate) struct Refused {
     total: u64,

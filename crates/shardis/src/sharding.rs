@@ -53,7 +53,7 @@ pub(crate) struct ShardingPlan {
     node_tls: Option<Arc<NodeTls>>,
     credentials: Credentials,
     topology: Arc<Topology>,
-    /// What discovers others, if they may change; taken by the one who starts it.
+    /// The discovery, if nodes may change; the thread that runs it takes it.
     machine: Option<Discovery>,
     clock: Clock,
     /// Microseconds from 1970 to the clock's origin.
@@ -152,7 +152,7 @@ impl Plan for ShardingPlan {
     fn clients_max(&self) -> ClientsMax {
         let workers = self.args.service.workers();
         let own = workers * (PINNED_DESCRIPTORS + PENDING_CLIENTS_MIN + Limits::default().held_conns_max);
-        // Of nodes that are to be discovered there may be some more.
+        // Discovered nodes may become a few more.
         let nodes = match self.topology.is_discovered() {
             true => DISCOVERED_NODES.max(self.topology.nodes().len()),
             false => self.topology.nodes().len(),
@@ -257,7 +257,7 @@ fn unix_time_us() -> u64 {
 pub(crate) struct Sharding {
     access: Source,
     transport: TransportArgs,
-    /// What clients with TLS, or with a PROXY header, do first.
+    /// The first steps of clients with TLS or with a PROXY header.
     entry: Entry,
     /// Whether clients of each listener speak TLS.
     is_tls: Vec<bool>,
@@ -267,7 +267,7 @@ pub(crate) struct Sharding {
     team: Team<Mailbox>,
     log: mpsc::Receiver<(usize, Notice)>,
     merged_log: MergedLog,
-    /// What the discovery has to say.
+    /// Messages of the discovery.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
     clients_max: usize,
@@ -277,7 +277,7 @@ pub(crate) struct Sharding {
     /// The process is looked at then, for INFO, and the wall clock.
     measure_at: Instant,
     wall_clock: WallClock,
-    /// What the process took before anybody could connect.
+    /// Memory of the process before any client could connect.
     resident_bytes_at_start: Option<u64>,
 }
 
@@ -345,7 +345,7 @@ impl Sharding {
         }
     }
 
-    /// Once a second: what the process takes of the machine, and what time it is.
+    /// Measures the process and reads the wall clock once a second.
     fn measure(&mut self) {
         let now = Instant::now();
         if self.measure_at <= now {
@@ -358,7 +358,7 @@ impl Sharding {
         }
     }
 
-    /// From now on, what tells the time of day follows the wall clock if that was set.
+    /// Adjusts all times of day to the wall clock if that was set.
     fn look_at_wall_clock(&mut self) {
         let (_, step_ms) = self.wall_clock.read_ms();
         if step_ms != 0 {
@@ -425,7 +425,7 @@ impl Sharding {
                 }
                 Task::SaveUsers => Message::Saved(job, self.save_users()),
             };
-            // A worker that has stopped has nobody to tell.
+            // A worker that has stopped takes no messages.
             let _ = self.team.mailbox(worker).send(message);
         }
     }

@@ -16,7 +16,7 @@ pub(crate) struct Team<M> {
     watch: Watch,
 }
 
-/// What a worker shows of itself.
+/// The visible state of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signs {
     /// How many clients of it have gone: by that the control thread balances.
@@ -103,7 +103,7 @@ impl<M> Team<M> {
     }
 }
 
-/// The workers of a service, whatever mail they get.
+/// The workers of a service, for any type of messages.
 pub(crate) trait Workers {
     /// How many clients all of them have.
     fn clients(&self) -> usize;

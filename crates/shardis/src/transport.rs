@@ -190,7 +190,7 @@ impl TransportArgs {
         Connector::new(trust, identity).map_err(|error| format!("--node-tls: {error}"))
     }
 
-    /// What workers need to speak TLS to nodes.
+    /// The client side of TLS for workers.
     pub(crate) fn node_tls(&self, certificates: &Certificates) -> Option<NodeTls> {
         let connector = Mutex::new(certificates.connector.clone()?);
         Some(NodeTls { connector, name: self.node_tls_server_name.clone() })
@@ -210,7 +210,7 @@ fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> String {
     format!("{option} {}: {error}", file.display())
 }
 
-/// Who we are and whom we trust, as the files say.
+/// Our certificate and the trusted ones, from the files.
 pub(crate) struct Certificates {
     /// Towards clients, if there is a listener with TLS.
     pub acceptor: Option<Acceptor>,
@@ -225,7 +225,7 @@ pub(crate) struct NodeTls {
 }
 
 impl NodeTls {
-    /// What to connect with.
+    /// The current connector.
     pub(crate) fn connector(&self) -> Connector {
         self.connector.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }

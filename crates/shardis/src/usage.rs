@@ -1,5 +1,4 @@
-//! What this process takes of the machine, as the kernel tells in /proc. Elsewhere than on Linux nothing is known, and
-//! INFO shows zeros.
+//! Resources of this process, from /proc. On other systems than Linux they are unknown, and INFO shows zeros.
 
 use proxy::Usage;
 use rustix::param::{clock_ticks_per_second, page_size};

@@ -1,9 +1,10 @@
-//! How far the wall clock was set since we began. Deadlines follow a clock that nobody sets; this one is for answers that name the
-//! time of day, and for waits of a store, which counts in the time of day.
+//! Changes of the wall clock since the start. Deadlines follow the monotonic clock. This clock is for replies that name the
+//! time of day, and for waits of a store, which uses the time of day.
 //!
-//! The core gets instants of that clock, and decides by these alone. The time of day is the process's start, plus such an instant, plus
-//! the steps of the wall clock since, which the control thread looks for once a second. A store counts in the time of day, by which
-//! keys expire; its waits are shifted with each step.
+//! The core gets instants of the monotonic clock, and decides by these alone. The time of day is the process's start, plus such
+//! an instant, plus the steps of the wall clock since. The control thread checks for a step once a second.
+//!
+//! A store uses the time of day, by which keys expire; its waits are shifted with each step.
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 

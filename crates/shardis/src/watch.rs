@@ -1,5 +1,5 @@
-//! Whether workers get on: the control thread looks at each now and then, and says so in the log if one has been busy with the
-//! same turn for long. Its clients wait meanwhile, and nobody else would say why. It does nothing about it.
+//! Watch for stuck workers. The control thread looks at each now and then. If one has been busy with the same turn for long,
+//! the log gets a line: clients wait meanwhile, and no other line would say why. The watch changes nothing.
 //!
 //! Looks are counted and not time: when the whole process was stopped, no worker is to blame.
 
@@ -22,7 +22,7 @@ impl Pulse {
     }
 }
 
-/// Who looks.
+/// The workers and the time of the next look.
 #[derive(Debug)]
 pub(crate) struct Watch {
     look_at: Instant,
@@ -36,7 +36,7 @@ struct Watched {
     looks: u32,
 }
 
-/// What there is to tell of a worker.
+/// A finding about a worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Finding {
     /// The worker has been in the same turn for this time at least.

@@ -23,7 +23,7 @@ use topology::discovery::Wish;
 use topology::{Address, NodeId, Topology};
 use users::Users;
 
-/// What other threads tell a worker.
+/// A message of another thread to a worker.
 pub(crate) enum Message {
     /// A client was accepted for it.
     Accept {
@@ -33,14 +33,14 @@ pub(crate) enum Message {
         peer: SocketAddr,
         /// The listener by which it came.
         listener: u16,
-        /// What it has to do first.
+        /// Its first step: a handshake or a PROXY header.
         entry: Option<Entry>,
     },
     /// The same over a unix socket.
     AcceptUnix {
         /// Its socket.
         stream: UnixStream,
-        /// What it is called.
+        /// Its address as a name.
         peer: Arc<str>,
         /// The listener by which it came.
         listener: u16,
@@ -52,7 +52,7 @@ pub(crate) enum Message {
         /// The addresses in the order in which to try them, or why there is none.
         addrs: Result<Vec<SocketAddr>, String>,
     },
-    /// What another worker's core says to ours.
+    /// A message of another worker's core to ours.
     Mail(Mail),
     /// The nodes are others, or have other tasks.
     Topology(Arc<Topology>),
@@ -103,7 +103,7 @@ impl Clock {
     }
 }
 
-/// What a worker needs of others.
+/// Connections of a worker to other threads.
 pub(crate) struct Neighbours {
     /// Names are resolved there.
     pub resolver: mpsc::Sender<Question>,
@@ -111,9 +111,9 @@ pub(crate) struct Neighbours {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
-    /// How to speak TLS to nodes, if that is to be done.
+    /// The client side of TLS, if links to nodes use it.
     pub node_tls: Option<Arc<NodeTls>>,
-    /// Who learns of other topologies, if these change.
+    /// The discovery that finds new topologies, if they can change.
     pub discovery: Option<Wishes>,
     /// The ACL file is read there.
     pub jobs: mpsc::Sender<(usize, ControlJob)>,
@@ -146,9 +146,9 @@ pub(crate) struct Worker {
     allocator: Allocator,
 }
 
-/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+/// The longest sleep: nothing depends on it, it only bounds the cost of a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// What a client has for a handshake or a PROXY header. A second is usual where a network loses much.
+/// Timeout of a client's handshake or PROXY header. With much packet loss, a handshake often takes a second.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshakes that may run even at the client limit, so that these clients get its error.
 pub(crate) const PENDING_CLIENTS_MIN: usize = 4;
@@ -223,7 +223,7 @@ impl Worker {
         deadline.min(self.dials.deadline()).since(now).min(WAIT_MAX)
     }
 
-    /// The loop in which driver and proxy meet: what happened, what it is time for, what to do.
+    /// One turn of driver and proxy: events, due times, actions.
     fn turn(&mut self, now: Instant) -> io::Result<()> {
         self.driver.set_read_bytes_max(self.proxy.read_bytes_max());
         let events = self.handle_events(now);
@@ -258,7 +258,7 @@ impl Worker {
         Ok(())
     }
 
-    /// What the turn has brought so far.
+    /// The results of the turn so far.
     fn seen(&self, now: Instant, events: usize) -> Turn {
         Turn {
             now,
@@ -316,7 +316,7 @@ impl Worker {
         seen
     }
 
-    /// Does what the proxy asks for and delivers what it says, until there is nothing more.
+    /// Carries out the proxy's actions and delivers its messages, until there are no more.
     fn perform(&mut self, now: Instant) {
         loop {
             self.perform_actions(Proxy::poll_action, now);
@@ -336,7 +336,7 @@ impl Worker {
         }
     }
 
-    /// Does what the proxy asks for by `poll`.
+    /// Carries out the proxy's actions that `poll` returns.
     fn perform_actions(&mut self, poll: impl Fn(&mut Proxy) -> Option<Action<'_>>, now: Instant) {
         while let Some(action) = poll(&mut self.proxy) {
             match action {
@@ -470,7 +470,7 @@ impl Worker {
         }
     }
 
-    /// What other threads said.
+    /// Takes the messages of other threads.
     fn read_mail(&mut self, now: Instant) {
         while let Ok(message) = self.inbox.try_recv() {
             match message {
@@ -530,7 +530,7 @@ impl Worker {
         }
     }
 
-    /// The connection of a client that has arrived, or what it is told when it is refused.
+    /// Accepts a client's connection, or returns the bytes of its refusal.
     fn try_accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<Id, Vec<u8>> {
         match self.is_kept(arrival.descriptor) {
             true => Err(proxy::descriptors::refuse_client(&mut self.proxy)),

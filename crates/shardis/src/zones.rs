@@ -1,5 +1,5 @@
-//! Where nodes are, as the operator says it by their addresses: for those that were discovered, of which nobody else may
-//! know it.
+//! Zones of nodes by their addresses, as the operator configures them. They are for discovered nodes, which do not report a
+//! zone.
 
 use ipnet::IpNet;
 use std::net::IpAddr;

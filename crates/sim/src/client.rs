@@ -25,7 +25,7 @@ pub(crate) struct Client {
     pub is_closed: bool,
     /// It reads nothing until then.
     pub reads_at: Instant,
-    /// The client knows that the connection ends after the expected replies, because it asked for that or was told.
+    /// The client knows that the connection ends after the expected replies: it asked for that or got the proxy's last error.
     pub ending: bool,
     /// With the times when it was sent.
     expected: VecDeque<(Expect, Instant)>,
@@ -215,7 +215,7 @@ impl Client {
                     ledger.violate(what);
                 }
             }
-            // A command behind an error is queued whatever its keys are.
+            // A command behind an error is queued even if it would be refused.
             (Expect::Exactly(expected), None)
                 if reply == b"+QUEUED\r\n"
                     && expected == CROSS_SLOT
@@ -391,7 +391,7 @@ impl Client {
         }
     }
 
-    /// What EXEC says: all of it ran, or nothing since a watched key had changed.
+    /// Checks the reply of EXEC: all commands ran, or none because a watched key had changed.
     fn check_executed(&mut self, transaction: &Transaction, reply: &[u8], ledger: &mut Ledger) -> bool {
         if transaction.watched && (reply == b"*-1\r\n" || reply == b"_\r\n") {
             transaction.told(Told::NotSent, ledger);

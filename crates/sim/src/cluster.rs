@@ -1,5 +1,5 @@
-//! The knowledge of the nodes in a simulated Redis Cluster: the owners of slots, the migrating slot, and the reply of a node to
-//! a request for keys that it does not have.
+//! The knowledge of the nodes in a simulated Redis Cluster: the owners of slots, the migrating slot, and the replies to
+//! requests for keys of other nodes.
 //!
 //! ```text
 //!   truth here ─► a node declines: MOVED, ASK, TRYAGAIN ─► the proxy sends it elsewhere
@@ -20,7 +20,7 @@ use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Address, NodeSpec, SLOTS, ShardSpec, TagRule, Topology, slot_of};
 
-/// Who owns what, as of some time.
+/// A map of owners at some time.
 #[derive(Clone, Debug)]
 pub(crate) struct Map {
     /// Counts changes.
@@ -128,7 +128,7 @@ impl Cluster {
         self.truth.migration
     }
 
-    /// What `node` knows.
+    /// The map that `node` knows.
     fn map_of(&self, node: usize) -> &Map {
         self.views.as_ref().map_or(&self.truth, |views| &views[node])
     }
@@ -205,7 +205,7 @@ impl Cluster {
         self.truth.shards[shard]
     }
 
-    /// Whom `node` follows, if it is a replica.
+    /// The primary of `node`, if it is a replica.
     pub(crate) fn primary_of(&self, node: usize) -> Option<usize> {
         self.truth.shards.iter().find(|[_, replica]| *replica == node).map(|[primary, _]| *primary)
     }

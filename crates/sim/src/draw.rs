@@ -14,7 +14,7 @@ pub(crate) struct Drawn {
     pub reads: bool,
     /// When it runs makes a difference, or will.
     pub timed: bool,
-    /// Elements of a reply whose order means nothing: [`Shape`].
+    /// Comparison of the reply with the model's.
     pub shape: Shape,
 }
 
@@ -29,7 +29,7 @@ pub(crate) enum Shape {
     Page(usize),
 }
 
-/// What keys of one family hold, most of the time.
+/// Templates by the type that the keys of one family hold most of the time.
 const KINDS: [&[&str]; 6] = [STRINGS, COUNTERS, HASHES, LISTS, SETS, ZSETS];
 
 const STRINGS: &[&str] = &[

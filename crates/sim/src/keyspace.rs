@@ -29,7 +29,7 @@ pub(crate) struct Dump {
     expires_at_ms: i64,
 }
 
-/// Requests between two pieces of housekeeping: so many that look-ups find expired keys too.
+/// Requests between two pieces of housekeeping. The number is high, so that look-ups find expired keys too.
 const REQUESTS_PER_WORK: u32 = 16;
 
 impl Keyspace {

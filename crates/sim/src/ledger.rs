@@ -44,14 +44,14 @@ pub(crate) struct Ledger {
     pub looks_at: usize,
     /// Why no client's read is to run there.
     pub unfit: Option<&'static str>,
-    /// Writes, each with the number of replicas that a client was told to have it.
+    /// Writes, each with the number of replicas that WAIT reported for it.
     pub acknowledged: Vec<(Vec<u8>, Token, usize)>,
     /// How much filling each stamped value has.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
     names: BTreeSet<Vec<u8>>,
     keys: BTreeMap<Vec<u8>, History>,
-    /// Writes whose clients were told that they were not sent.
+    /// Writes whose clients got an error that says they were not sent.
     never_sent: BTreeSet<Token>,
     /// By key: the write that its writer sent last of those that ran.
     last_runs: BTreeMap<Vec<u8>, Token>,
@@ -77,7 +77,7 @@ pub(crate) struct Ledger {
     pub is_per_shard: bool,
     /// Nodes learn of changes with delay, so they may redirect requests to a wrong node.
     pub is_gossiping: bool,
-    /// What time it is.
+    /// Present time.
     pub now: Instant,
     /// The first contradiction.
     pub violation: Option<String>,
@@ -260,7 +260,7 @@ impl Ledger {
         }
     }
 
-    /// `client` was told that `count` replicas have all its writes.
+    /// WAIT has reported to `client` that `count` replicas have all its writes.
     pub(crate) fn have_replicas(&mut self, client: usize, count: usize) {
         let its = self.keys.iter().filter(|(key, history)| {
             writer_of(key) == Some(client)

@@ -468,7 +468,7 @@ impl Radio {
         }
     }
 
-    /// What publishes message `number` was not sent.
+    /// The request that publishes message `number` was not sent.
     pub(crate) fn not_sent(&mut self, expected: &Expected) {
         if let Expected::Published { number } = expected {
             self.messages[*number].never_sent = true;

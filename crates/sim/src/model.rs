@@ -207,7 +207,7 @@ impl Model {
         }
     }
 
-    /// What happened to `key` last may be lost, or not be seen: nothing is known of its family any more.
+    /// The last change of `key` may be lost or invisible. Its family is not judged any more.
     pub(crate) fn give_up_key(&mut self, key: &[u8]) {
         let of_key = self.families.keys().copied().find(|family| family.keys().any(|its| its == key));
         of_key.into_iter().for_each(|family| self.give_up(family));

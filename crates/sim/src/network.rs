@@ -34,7 +34,7 @@ impl Pipe {
         self.bytes.extend(bytes);
     }
 
-    /// What arrives next: all that is on the way, or a piece of it, of no more than `bytes_max`.
+    /// Takes the next bytes: all that are under way, or a part of at most `bytes_max`.
     pub(crate) fn take(&mut self, prng: &mut Prng, bytes_max: usize) -> Vec<u8> {
         let len = self.bytes.len();
         let piece = match prng.below(8) {

@@ -26,7 +26,7 @@ pub(crate) struct Node {
     pub full: bool,
     /// Time of the next check for waits that have ended.
     pub due_at: Option<Instant>,
-    /// What happened to its keys, where there are replicas.
+    /// Changes of its keys, where there are replicas.
     pub log: Log,
     /// There are replicas.
     pub keeps_log: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Node {
     pub declined_at: Instant,
     /// Messages that it published and the cluster's other nodes do not have yet, with their channels.
     pub published: Vec<(Vec<u8>, Vec<u8>)>,
-    /// What fellows have published while it was frozen.
+    /// Messages that other nodes published while it was frozen.
     pub overheard: Vec<(Vec<u8>, Vec<u8>)>,
     /// Connections that wait for its replicas.
     pub waiting: Vec<Waiting>,
@@ -275,7 +275,7 @@ impl Node {
         }
     }
 
-    /// What other connections than the one that asked are to be given, and whether they go on with their requests.
+    /// Takes the next bytes for another connection than the one that asked, and whether that connection runs its next requests.
     pub(crate) fn next_delivery(&mut self) -> Option<(ConnId, Vec<u8>, bool)> {
         loop {
             let delivery = self.keyspace.next_delivery()?;
@@ -382,7 +382,7 @@ fn decline(
 }
 
 impl Waiting {
-    /// What `request`, a WAIT, asks for.
+    /// The wait of `request`, a WAIT.
     fn of(conn: ConnId, request: &Request<'_>, offset: u64, now: Instant) -> Waiting {
         let number = |at: usize| std::str::from_utf8(request.arg(at)).ok().and_then(|text| text.parse().ok());
         let patience = Duration::from_millis(number(2).unwrap_or_default());

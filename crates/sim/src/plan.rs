@@ -90,7 +90,7 @@ pub enum Fault {
     Sentinel {
         /// Which.
         sentinel: usize,
-        /// What.
+        /// The kind of fault.
         trouble: Trouble,
         /// For how long.
         lasts: Duration,
@@ -197,7 +197,7 @@ const RECONNECTS_WITHIN: Duration = Duration::from_secs(2);
 /// A world before it begins.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// What decides everything else.
+    /// The seed, which decides everything else.
     pub seed: u64,
     /// How many shards.
     pub shards: usize,
@@ -427,7 +427,7 @@ impl Plan {
         self.node_bytes_per_s.map_or(usize::MAX, |bytes| bytes as usize / 50)
     }
 
-    /// Who owns which key in this world, as it begins.
+    /// The initial topology of this world.
     pub fn topology(&self) -> Topology {
         if self.is_cluster {
             return Cluster::new(self.shards, self.joined, false).topology(None);

@@ -16,7 +16,7 @@ use stdx::{Instant, Prng};
 pub(crate) const LASTING_KEYS: usize = 20;
 /// Keys with stamped values that each client alone writes.
 pub(crate) const STAMPED_KEYS: u64 = 10;
-/// What [`Program::make_up`] draws that is read: keys one by one, several, and such as the model knows.
+/// Draws of [`Program::make_up`] that are reads: of single keys, of several, and of keys that the model knows.
 const READS: [u64; 4] = [3, 4, 5, 8];
 /// Families that a client uses at a time.
 const FAMILIES: usize = 8;
@@ -70,7 +70,7 @@ pub(crate) enum Expect {
     Modelled(Asked),
     /// The model's reply for each part: an array, a sum, or OK.
     Parts(Vec<Asked>),
-    /// What HELLO answers.
+    /// The reply to HELLO.
     Greeting { resp3: bool },
     /// The reply to RESET, even with faults.
     Reset,
@@ -82,7 +82,7 @@ pub(crate) enum Expect {
     Tracking(trackers::Expected),
     /// OK: a key is watched.
     Watched,
-    /// What EXEC says of these commands.
+    /// The reply to EXEC with these commands.
     Executed(Transaction),
     /// These bytes: the transaction is not carried out.
     Discarded(Transaction, &'static [u8]),
@@ -131,7 +131,7 @@ pub(crate) struct Program {
     pub is_ear: bool,
     /// It caches values and tracks their keys.
     pub tracker: Option<Tracker>,
-    /// Who it says to be.
+    /// The user of its AUTH.
     pub account: Option<Account>,
     /// The number of the key that it uses most of the time: a frequent key shows errors of order.
     favourite: Option<u64>,
@@ -559,7 +559,7 @@ fn local(resp3: bool, prng: &mut Prng) -> Sent {
     Sent { bytes, expect: Some(Expect::Exactly(reply)) }
 }
 
-/// What gets no reply.
+/// Bytes that get no reply.
 fn nothing(prng: &mut Prng) -> Sent {
     let bytes: &[u8] = match prng.below(4) {
         0 => b"\r\n",

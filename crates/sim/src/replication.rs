@@ -13,7 +13,7 @@ use resp::Request;
 use stdx::Instant;
 use topology::Address;
 
-/// What happened to a primary's keys since it is one.
+/// Changes of a primary's keys since it became one.
 #[derive(Debug)]
 pub(crate) struct Log {
     /// Which history this is.

@@ -1,4 +1,5 @@
-//! What simulated sentinels know of the primaries that they watch, and how they replace one: Redis's sentinel.c in small.
+//! The knowledge of simulated sentinels about the primaries that they watch, and their failovers: a small version of Redis's
+//! sentinel.c.
 //!
 //! ```text
 //!   down as one sees it ─► down as the quorum sees it ─► Begun ─► a majority votes ─► Chosen ─► REPLICAOF NO ONE ─► Told
@@ -94,7 +95,7 @@ pub(crate) enum Stage {
     Chosen(usize),
     /// The replica was told to become a primary.
     Told(usize),
-    /// The replica reports that it is a primary: the others are told to follow it.
+    /// The replica reports that it is a primary. The others must follow it.
     Promoted(usize),
 }
 
@@ -105,7 +106,7 @@ pub(crate) struct Sight {
     pub answers: bool,
     /// It calls itself a primary.
     pub is_primary: bool,
-    /// Whom it follows, if that is one of ours.
+    /// The simulated node that it follows, if any.
     pub follows: Option<usize>,
     /// It has all data that its primary had at some time. Sentinels vote for no other.
     pub is_whole: bool,
@@ -150,7 +151,7 @@ pub(crate) fn sentinel_address(sentinel: usize) -> Address {
 
 const SENTINEL_PORT: u16 = 26379;
 
-/// Who listens there.
+/// The host at an address.
 pub(crate) fn host_at(address: &Address) -> Host {
     let number = crate::cluster::node_at(address);
     match address {
@@ -307,7 +308,7 @@ impl Watch {
         self.newest_claim(shard).is_some_and(|(claimed, _)| claimed == node) && !self.is_failing_over(shard)
     }
 
-    /// Whom the newest claim names, and as of which failover.
+    /// The primary by the newest claim, and the epoch of its failover.
     fn newest_claim(&self, shard: usize) -> Option<(usize, u64)> {
         let views = self.sentinels.iter().map(|sentinel| &sentinel.views[shard]);
         views.max_by_key(|view| view.epoch).map(|view| (view.claimed(), view.epoch))
@@ -640,7 +641,7 @@ impl Watch {
 }
 
 impl View {
-    /// Whom it calls the primary.
+    /// The primary that it reports.
     fn claimed(&self) -> usize {
         match self.failover {
             Some(Failover { stage: Stage::Promoted(heir), .. }) => heir,

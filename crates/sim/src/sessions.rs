@@ -265,7 +265,7 @@ struct Queue {
     named: BTreeSet<Vec<u8>>,
     /// Of these, acknowledged.
     pushed: BTreeSet<Vec<u8>>,
-    /// Those of them whose clients were told that they were not sent.
+    /// Those of them whose clients got an error that says they were not sent.
     never_sent: BTreeSet<Vec<u8>>,
     popped: BTreeSet<Vec<u8>>,
     /// Pops whose outcome is unknown.

@@ -16,7 +16,7 @@ use std::sync::Arc;
 use stdx::{Instant, Prng};
 use users::{Registry, Users};
 
-/// Who a client says to be.
+/// The user of a client.
 #[derive(Clone, Debug)]
 pub(crate) struct Account {
     name: String,

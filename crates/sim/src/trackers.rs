@@ -370,7 +370,7 @@ impl Caches {
         self.by_client.get(&client).is_some_and(|cache| cache.on.as_ref() == Some(wish))
     }
 
-    /// What `expected` asked for was answered, and not with an error of the contract. False if `reply` does not fit.
+    /// Records the reply to `expected`, which is no error of the contract. Returns false if `reply` does not fit.
     pub(crate) fn answered(&mut self, client: usize, expected: &Expected, reply: &[u8]) -> bool {
         let is_there = |number: u64| self.ears.values().any(|ear| *ear == number);
         match expected {

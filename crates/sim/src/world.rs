@@ -57,7 +57,7 @@ pub enum Saboteur {
 pub struct Report {
     /// Requests that clients sent.
     pub requests: u64,
-    /// What clients got.
+    /// Replies of clients.
     pub tally: Tally,
     /// Parts of split requests.
     pub fragments: u64,
@@ -98,7 +98,7 @@ pub struct Violation {
     pub seed: u64,
     /// When, in microseconds of its time.
     pub at_us: u64,
-    /// What.
+    /// The violation.
     pub what: String,
 }
 

@@ -1,6 +1,8 @@
-//! The longest single call while a million keys come and go, the cost of deleting a big list, and the times of GET and SET:
-//! `cargo bench -p store`. Each line has one figure. A pause is measured twice. Wall-clock time includes other work of the
-//! machine; the thread's CPU time does not, but includes page faults.
+//! Pauses while a million keys come and go, the cost of deleting a big list, and the times of GET and SET: `cargo bench -p
+//! store`. Each line has one figure: the longest single call for a pause.
+//!
+//! A pause is measured twice. Wall-clock time includes other work of the machine. The thread's CPU time does not, but includes
+//! page faults.
 
 // A benchmark is made of clock readings.
 #![allow(clippy::disallowed_methods)]

@@ -158,7 +158,7 @@ const REPLICATION: Carry =
     Refused(Refusal::Unknown("spoken between nodes; its replies are none, or without end"));
 const MODULES: Carry = Carry::Admin("it would change a node for all clients", Admin::AllShards(Merge::AllOk));
 
-/// What nodes tell of themselves, put together.
+/// A merged report of all nodes about themselves.
 const fn report(report: Report) -> Carry {
     AllShards(Merge::Report(report))
 }
@@ -168,7 +168,7 @@ const fn settings(how: Admin) -> Carry {
     Carry::Admin("it would change a node for all clients", how)
 }
 
-/// What nodes write to disks.
+/// Commands on the files of nodes.
 const fn persistence(merge: Merge) -> Carry {
     Carry::Admin("each node sees to its own persistence", Admin::AllShards(merge))
 }

@@ -25,8 +25,8 @@ pub(super) static COMMANDS: &[Command] = &[
 
 const ANY_USE: &[KeySpec] = &[key(1, "RW access update")];
 
-/// The module says no more of itself: any number of arguments, any use of the key also where it only reads, and no ACL
-/// category, not even those that follow from the flags.
+/// The module declares no more: any number of arguments, any use of the key even for reads, and no ACL category. It even lacks
+/// the categories that follow from the flags.
 const fn module(name: &'static str, flags: &str) -> Command {
     let mut command = row(name, -1, flags, "", ANY_USE, Shard).since(Since::redis(8, 0));
     command.acl = Acl::of("");

@@ -67,7 +67,7 @@ fn compare(node: &mut Node, words: &[u8]) {
     }
 }
 
-/// What Redis would answer to the line as this crate reads it.
+/// Redis's reply to the line as this crate parses it.
 fn shown(line: &[u8]) -> Vec<u8> {
     let (mut args, mut inline, mut reply) = (Vec::new(), Vec::new(), Vec::new());
     match Scanner::default().scan(line, &RequestLimits::default(), &mut args, &mut inline) {

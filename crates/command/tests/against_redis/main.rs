@@ -22,7 +22,7 @@ const ACL: usize = 6;
 const TIPS: usize = 7;
 const SPECS: usize = 8;
 
-/// What the table says as Redis 7.0 does, and servers after it say otherwise. None of it is about where a command goes.
+/// Facts in which later servers differ from Redis 7.0 and from the table. None of them affects routing.
 const CHANGED: [(usize, &str); 5] = [
     // Answered here, and as by Redis 7.0.
     (ARITY, "command|getkeys command|getkeysandflags"),
@@ -54,7 +54,7 @@ fn is_changed(server: Server, place: usize, name: &str) -> bool {
         .any(|(changed, names)| *changed == place && names.split(' ').any(|changed| changed == name))
 }
 
-/// A node that tells what it knows of its commands; those before Redis 7.0 tell but little.
+/// A node that describes its commands. Before Redis 7.0 the description is incomplete.
 fn start() -> Option<Node> {
     let node = Node::start()?;
     if is_older(node.server()) {
@@ -84,14 +84,14 @@ fn the_table_holds_every_command_of_redis_and_no_other() {
     let Some(mut node) = start() else { return };
     let mut theirs: BTreeSet<String> =
         node.ask("COMMAND LIST").array().iter().map(|name| name.text().to_ascii_lowercase()).collect();
-    // Carried where nodes have it: what is learnt of it decides.
+    // A command that is carried where nodes have it. The learnt facts decide.
     theirs.remove("waitaof");
     let ours: BTreeSet<String> = common(&node).map(|command| command.name.to_string()).collect();
     assert_eq!(ours, theirs);
 }
 
-/// An entry of `COMMAND INFO` with its sets in order, without what is known to differ, and with those subcommands that we
-/// list and `server` has.
+/// An entry of `COMMAND INFO` for comparison: its sets are sorted, and known differences are left out. It keeps those
+/// subcommands that the table lists and `server` has.
 fn normalized(server: Server, entry: &Value) -> Value {
     let mut fields = entry.array().to_vec();
     let name = fields[0].text().to_ascii_lowercase();
@@ -146,7 +146,7 @@ fn what_is_learnt_from_a_node_is_what_the_table_says() {
     assert_eq!(learned::parse(&node.ask_raw(&[b"COMMAND", b"INFO", b"nosuch"])), None);
 }
 
-/// What was learnt is what the table says, but for what is known to differ.
+/// Checks that learnt facts equal the table's, without known differences.
 #[track_caller]
 fn assert_same_facts(server: Server, learnt: &Command, ours: &Command) {
     let name = &*ours.name;
@@ -304,7 +304,7 @@ fn assert_same_keys(node: &mut Node, args: &[&[u8]]) {
     assert_eq!(routed, keys, "{shown}");
 }
 
-/// What the proxy answers to a COMMAND request.
+/// The proxy's reply to a COMMAND request.
 fn answer(request: &resp::Request<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let resolved = command::resolve(request);
@@ -317,7 +317,7 @@ fn answer(request: &resp::Request<'_>) -> Vec<u8> {
     out
 }
 
-/// What random requests are made of: names, numbers, and all words that mean something to somebody.
+/// The vocabulary of random requests: names, numbers, and all words that any command knows.
 const VOCABULARY: &str = "a b c {t}d  * # 0 1 2 3 -1 01 m $ > w_* STORE store storedist STORE\0x STREAMS streams \
                           BY by GET get LIMIT SET OVERFLOW WRAP u8 KEYS LEFT MIN COUNT GROUP asc DESC WEIGHTS incrby BLOCK \
                           block\0 NOACK";
@@ -343,9 +343,9 @@ fn random_request<'a>(prng: &mut Prng, command: &'a Command) -> Vec<&'a [u8]> {
     args
 }
 
-/// Where `COMMAND GETKEYS` differs on purpose. An empty rest of keys is no error for us. And where the specs of Redis
-/// find an error it goes on with code that is less strict (it reads numbers with C's `atoi`, and another STREAMS), and
-/// names keys of requests that it would refuse.
+/// Intended differences from `COMMAND GETKEYS`. An empty rest of keys is no error here. Where Redis's specs find an error,
+/// Redis goes on with less strict code. That reads numbers with C's `atoi`, finds another STREAMS, and names keys of requests
+/// that Redis would refuse.
 fn is_known_difference(command: &Command, args: &[&[u8]]) -> bool {
     let has_no_keys = || {
         with_request(args, |request| {
@@ -472,8 +472,8 @@ fn errors_are_redis_own() {
     let Some(mut node) = start() else { return };
     let long = [b'a'; 300];
     let odd = b"fo\r\no\0\x01'\"\xff";
-    // Not among them: a name that only a NUL byte tells from another. Redis 7.0 hashes all of it and compares up to the
-    // NUL, so it takes `get\0` for `get` whenever both fall into one chain of its hash table: the seed of the day decides.
+    // A name with a NUL byte is not among them. Redis 7.0 hashes all of it and compares up to the NUL. So it takes `get\0` for
+    // `get` whenever both fall into one chain of its hash table, which depends on its random seed.
     let requests: &[&[&[u8]]] = &[
         &[b"nosuch"],
         &[b"nosuch", b"a", b"b c", b""],

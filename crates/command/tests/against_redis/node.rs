@@ -10,10 +10,10 @@ use command::Server;
 use resp::encode;
 use resp::reply::{ReplyLimits, Scanner};
 
-/// Ports can be taken between the look and the start; so often another one is tried.
+/// Number of ports that are tried. Another process may take a port between the check and the start.
 const STARTS_MAX: usize = 5;
 
-/// What takes longer blocks for ever.
+/// A reply that takes longer counts as one that never comes.
 const REPLY_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The program that is started.
@@ -49,8 +49,8 @@ impl Node {
         panic!("redis-server found no free port in {STARTS_MAX} attempts");
     }
 
-    /// For what is compared with a Redis 7.0 alone. `None`, said aloud, if another server was asked for; if none was, it is
-    /// a failure on CI.
+    /// A node for comparisons with Redis 7.0 alone. `None`, with a message, if another server was requested. Without a request,
+    /// a missing Redis is a failure on CI.
     #[allow(dead_code, reason = "the table is compared with any version")]
     pub(crate) fn start_7_0() -> Option<Node> {
         Node::start_7_0_with(&[])
@@ -69,7 +69,7 @@ impl Node {
         None
     }
 
-    /// What it is.
+    /// Its program and version.
     #[allow(dead_code, reason = "what is compared with Redis 7.0 alone need not ask")]
     pub(crate) fn server(&self) -> Server {
         self.server

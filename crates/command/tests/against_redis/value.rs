@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// This array with its elements in order of their values: for what Redis means as a set.
+    /// This array with sorted elements, for arrays that Redis means as sets.
     pub(crate) fn sorted(&self) -> Value {
         let mut elements = self.array().to_vec();
         elements.sort();

@@ -78,7 +78,7 @@ impl DiscoveryArgs {
         self.cluster.is_some()
     }
 
-    /// Refuses what cannot be understood.
+    /// Refuses invalid values.
     pub(crate) fn check(&self) -> Result<(), String> {
         self.seeds()?;
         self.sentinels()?;
@@ -115,8 +115,7 @@ impl DiscoveryArgs {
         Ok(names)
     }
 
-    /// What there is before anything was discovered: shards without nodes. `spec` says how keys get to the shards of
-    /// sentinels.
+    /// The topology before the first discovery: shards without nodes. `spec` distributes keys over the shards of sentinels.
     pub(crate) fn topology(&self, spec: TopologySpec) -> Result<Topology, String> {
         if self.is_cluster() {
             return Ok(Topology::of_unknown_cluster(1));
@@ -129,7 +128,7 @@ impl DiscoveryArgs {
         Ok(topology.without_nodes())
     }
 
-    /// The machine that discovers, if there is anything to be discovered. `node` is what nodes are told first.
+    /// The discovery, if the arguments ask for one. `node` has the credentials for nodes.
     pub(crate) fn machine(
         &self,
         node: &proxy::Credentials,

@@ -23,7 +23,7 @@ pub(crate) enum Like {
     Codis,
 }
 
-/// What holds for a flag that is not given.
+/// Defaults of flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Defaults {
     pub(crate) host: &'static str,
@@ -78,7 +78,7 @@ impl Like {
         NAMES.iter().find(|(_, like)| *like == self).map_or("", |(name, _)| name)
     }
 
-    /// What the program has for flags that are not given.
+    /// The program's own defaults.
     pub(crate) fn defaults(self) -> Defaults {
         let anywhere = Defaults { host: "0.0.0.0", port: 6379, ..Defaults::OWN };
         match self {
@@ -117,7 +117,7 @@ impl Like {
         }
     }
 
-    /// What of the program is not carried over; `None` if that is nothing of weight.
+    /// Settings of the program that have no counterpart here; `None` if there is none of weight.
     pub(crate) fn remark(self) -> Option<&'static str> {
         match self {
             Like::Twemproxy => Some(

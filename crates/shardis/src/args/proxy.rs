@@ -1,4 +1,4 @@
-//! What `shardis proxy` is told, and what of it does not fit together.
+//! Arguments of `shardis proxy`, and the checks of their combinations.
 
 use super::discovery::DiscoveryArgs;
 use super::like::{Defaults, Like};
@@ -20,7 +20,7 @@ use store::EvictionPolicy;
 use topology::{Distribution, HashFunction, NodeSpec, TagRule, Topology, TopologySpec, parse_nodes};
 use users::Users;
 
-/// What `shardis proxy` is told.
+/// Arguments of `shardis proxy`.
 #[derive(Clone, Debug, Parser)]
 #[command(after_help = "Examples:
   shardis proxy                 four shards in memory, nothing else needed
@@ -165,7 +165,7 @@ pub(crate) struct ProxyArgs {
     node_user: Option<String>,
 }
 
-/// What the proxy may have. With less than this it would do little but wait.
+/// The memory limit of the proxy. With less than the minimum it would do little but wait.
 fn parse_memory_max(text: &str) -> Result<usize, String> {
     const MEMORY_MIN: usize = 16_000_000;
     match parse_bytes(text)? {
@@ -262,7 +262,7 @@ impl ProxyArgs {
         self.faults().into_iter().next().map_or(Ok(()), Err)
     }
 
-    /// All that is wrong beside what single options can see. Each text begins with the option that it is about.
+    /// All faults that checks of single options cannot find. Each text begins with its option.
     pub(crate) fn faults(&self) -> Vec<String> {
         let topology =
             self.check_counts().and_then(|()| self.discovery.check()).and_then(|()| self.topology());
@@ -408,7 +408,7 @@ impl ProxyArgs {
         self.port() != 0 || !self.transport.has_listener()
     }
 
-    /// What holds for flags that are not given.
+    /// Defaults of flags that are not given.
     fn defaults(&self) -> Defaults {
         self.like.map_or(Defaults::OWN, Like::defaults)
     }
@@ -430,7 +430,7 @@ impl ProxyArgs {
     fn key_rules(&self) -> (Distribution, Option<HashFunction>, Option<TagRule>) {
         let defaults = self.defaults();
         let distribution = self.distribution.unwrap_or(defaults.distribution);
-        // Slots have a hash of their own, whatever other program is meant.
+        // Slots have a fixed hash, even with --like.
         let hash = defaults.hash.filter(|_| distribution != Distribution::Slots);
         (distribution, self.hash.or(hash), self.tag_rule.or(defaults.tag_rule))
     }
@@ -441,7 +441,7 @@ impl ProxyArgs {
         self.service.listen_addr(defaults.host, defaults.port)
     }
 
-    /// The topology by the arguments. Before discovery it has only what they name.
+    /// The topology by the arguments. Before discovery it has only the named nodes.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
         let (distribution, hash, tag_rule) = self.key_rules();
         if self.discovery.is_given() {
@@ -456,7 +456,7 @@ impl ProxyArgs {
         Topology::new(1, &spec).map_err(|error| error.to_string())
     }
 
-    /// Who the users are.
+    /// Source of the users.
     pub(crate) fn users(&self) -> Source {
         match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
             (Some(password), ..) => Source::Password(password.clone()),
@@ -489,7 +489,7 @@ impl ProxyArgs {
         })
     }
 
-    /// Who we are to the nodes.
+    /// Credentials for nodes.
     pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
         match &self.node_auth_file {
             Some(path) => Ok(Secret::read("--node-auth-file", path)?.credentials(self.node_user.as_deref())),
@@ -497,7 +497,7 @@ impl ProxyArgs {
         }
     }
 
-    /// What the stores are to be like, if there are no nodes.
+    /// Settings of the embedded stores, if there are no nodes.
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
         let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
         (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })

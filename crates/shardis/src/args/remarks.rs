@@ -6,7 +6,7 @@ use super::proxy::STORE_POLICY_DEFAULT;
 use topology::Topology;
 
 impl ProxyArgs {
-    /// Remarks on what the operator may not have meant. Each begins with its option.
+    /// Remarks on probable mistakes of the operator. Each begins with its option.
     pub(crate) fn remarks(&self, topology: &Topology) -> Vec<String> {
         let mut remarks = Vec::new();
         if let Some(remark) = self.like.and_then(|like| like.remark().map(|text| (like, text))) {

@@ -1,7 +1,7 @@
 //! Words of other programs that no flag and no key of ours has: what to write instead.
 
-/// What to write instead of `word`, a flag without its dashes or a key of a file; it begins with a flag of ours, or with
-/// none if there is no need for one.
+/// The counterpart of `word`, a flag without its dashes or a key of a file. The text begins with a flag of ours, or with none
+/// if no flag is needed.
 pub(crate) fn advice(word: &str) -> Option<&'static str> {
     let word = word.to_ascii_lowercase().replace('_', "-");
     WORDS.iter().find(|(words, _)| words.contains(&word.as_str())).map(|(_, advice)| *advice)

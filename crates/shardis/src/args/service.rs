@@ -5,7 +5,7 @@ use clap::{ArgAction, Args};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
 
-/// What `shardis proxy` and `shardis tcp` are told in the same words.
+/// Arguments that `shardis proxy` and `shardis tcp` share.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct ServiceArgs {
     /// Address to listen on [default: 127.0.0.1]
@@ -60,7 +60,7 @@ pub(crate) struct ServiceArgs {
     pub(crate) log_level: tracing::Level,
 }
 
-/// Far above what one machine has, far below what breaks it.
+/// Far above the cores of one machine, and far below a number that breaks it.
 const WORKERS_MAX: usize = 1024;
 
 impl ServiceArgs {

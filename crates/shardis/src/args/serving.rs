@@ -1,4 +1,4 @@
-//! What a process is to serve: requests of Redis, bytes, or both.
+//! Services of a process: requests of Redis, bytes, or both.
 
 use super::{ProxyArgs, ServiceArgs};
 use crate::config::Origin;
@@ -7,7 +7,7 @@ use crate::listeners::{CannotListen, Mode};
 use crate::tcp::TcpArgs;
 use std::time::Duration;
 
-/// What a process is to serve, and how.
+/// The services of a process and their settings.
 #[derive(Debug)]
 pub(crate) struct Serving {
     /// At listeners of Redis, if there are any.
@@ -18,7 +18,7 @@ pub(crate) struct Serving {
     pub workers: usize,
     /// How long a drain may take.
     pub drain_timeout: Duration,
-    /// What to log.
+    /// Level of the log.
     pub log_level: tracing::Level,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
@@ -50,7 +50,7 @@ impl Serving {
         format!("listens on {} ({workers} worker{}{each})", places.join(", "), plural(workers))
     }
 
-    /// What would run, in lines as a start says them.
+    /// A summary in the lines that a start prints.
     pub(crate) fn summary(&self) -> String {
         let (mut places, mut lines) = (Vec::new(), Vec::new());
         if let Some(args) = &self.redis {

@@ -26,7 +26,7 @@ pub(super) struct Pair<'a> {
     pub key: String,
     /// Where.
     pub at: usize,
-    /// What it is to be.
+    /// Its value.
     pub value: DeValue<'a>,
     /// Where that begins.
     pub value_at: usize,
@@ -37,11 +37,11 @@ pub(super) struct Pair<'a> {
 pub(super) struct Table<'a> {
     /// Where it begins.
     pub at: usize,
-    /// What it has.
+    /// Its pairs.
     pub pairs: Vec<Pair<'a>>,
 }
 
-/// What a file says.
+/// The content of a file.
 #[derive(Debug)]
 pub(super) struct Root<'a> {
     /// Above all tables.
@@ -75,7 +75,7 @@ impl Document {
         })
     }
 
-    /// What it says, if it is TOML.
+    /// The content, if it is TOML.
     pub(super) fn root(&self) -> Result<Root<'_>, Vec<Fault>> {
         let (root, errors) = DeTable::parse_recoverable(&self.text);
         if !errors.is_empty() {
@@ -121,7 +121,7 @@ impl Document {
         pairs
     }
 
-    /// What the parser says: the first of each line, since others follow from it.
+    /// The parser's errors: the first of each line, since others follow from it.
     fn syntax_faults(&self, errors: &[toml::de::Error]) -> Vec<Fault> {
         let at = |error: &toml::de::Error| error.span().map_or(0, |span| span.start);
         let mut errors: Vec<&toml::de::Error> = errors.iter().collect();

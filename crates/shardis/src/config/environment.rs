@@ -1,6 +1,6 @@
 //! `${NAME}` in values of a file: the environment variable NAME stands there. `$${` is `${` itself; a `$` alone is a `$`.
 
-/// What a variable is set to; `None` if it is not.
+/// The value of a variable; `None` if it is not set.
 pub(super) type Variables = fn(&str) -> Option<Result<String, ()>>;
 
 /// The variables of this process; one whose value is not UTF-8 is `Err`.
@@ -8,7 +8,7 @@ pub(super) fn of_process(name: &str) -> Option<Result<String, ()>> {
     std::env::var_os(name).map(|value| value.into_string().map_err(drop))
 }
 
-/// `text` with what `variables` say in place of their names. An error never shows a value.
+/// `text` with the values of `variables` in the place of their names. An error never shows a value.
 pub(super) fn expanded(text: &str, variables: Variables) -> Result<String, String> {
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(at) = rest.find("${") {

@@ -8,7 +8,7 @@ use std::path::Path;
 pub(super) struct Fault {
     /// The byte of the file at which it is; `None` if it is not of one place.
     pub at: Option<usize>,
-    /// What it is, and what to write instead.
+    /// The fault, and the correct form.
     pub text: String,
 }
 
@@ -19,7 +19,7 @@ impl Fault {
     }
 }
 
-/// All that is wrong: lines in the order of the file, each `FILE:LINE:COLUMN: what, and what to write instead`.
+/// All faults: lines in the order of the file, each `FILE:LINE:COLUMN: fault, and the correct form`.
 #[derive(Debug)]
 pub(crate) struct Faults {
     lines: Vec<String>,
@@ -30,7 +30,7 @@ impl Faults {
     pub(super) fn new(path: &Path, text: &str, mut faults: Vec<Fault>) -> Faults {
         faults.sort_by_key(|fault| fault.at);
         faults.dedup();
-        // One line each, whatever is said in the file.
+        // One line for each fault, even if the file's text has several.
         let path = path.display();
         let lines = faults
             .iter()
@@ -64,7 +64,7 @@ pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
     (lines + 1, line.trim_start_matches('\u{feff}').chars().count() + 1)
 }
 
-/// `text` with escapes in place of what would end its line or paint a terminal.
+/// `text` with escapes for control characters, which could end its line or change a terminal.
 fn visible(text: &str) -> String {
     let shown = |letter: char| match letter.is_control() {
         true => letter.escape_default().to_string(),

@@ -1,4 +1,4 @@
-//! Keys as flags: which flag a key is, which words of a command line its value is, and what clap says of them.
+//! Keys as flags: the flag of a key, the words of a command line for its value, and clap's errors about them.
 
 use super::document::Pair;
 use super::faults::Fault;
@@ -31,7 +31,7 @@ pub(super) struct Entry {
     pub at: usize,
     /// The flag's id.
     pub id: String,
-    /// What a command line would say.
+    /// The words of a command line.
     pub words: Vec<OsString>,
     /// The single values as text, and where they are.
     pub values: Vec<(String, usize)>,
@@ -46,7 +46,7 @@ impl Entry {
     }
 }
 
-/// Keys that no file has: it is read once, by the process that is told its name.
+/// Keys that no file may have: only the command line names the file.
 const NOT_IN_FILES: [&str; 1] = ["config"];
 
 impl Flags {
@@ -67,12 +67,12 @@ impl Flags {
         flags.filter_map(Arg::get_long_and_visible_aliases).flatten().map(str::to_owned).collect()
     }
 
-    /// What `words` say.
+    /// Parses `words`.
     pub(super) fn parse(&self, words: impl IntoIterator<Item = OsString>) -> Result<ArgMatches, Error> {
         self.command.clone().try_get_matches_from(words)
     }
 
-    /// What `pair` says. If there is no such key, `why_not` may know better than to look for one that is like it.
+    /// The entry of `pair`. For an unknown key, `why_not` may give a better reason than a similar key.
     pub(super) fn entry(
         &self,
         pair: &Pair<'_>,
@@ -350,7 +350,7 @@ fn default_in_help(flag: &Arg) -> Option<String> {
     default.split([']', ';']).next().map(str::to_owned)
 }
 
-/// What clap, or the flag's own parser, has against a value, without what only people at a command line need.
+/// The error of clap, or of the flag's own parser, about a value. Advice that only fits a command line is left out.
 fn refused_value(flag: &Arg, key: &str, error: &Error) -> String {
     let value = match error.get(ContextKind::InvalidValue) {
         Some(ContextValue::String(value)) if !has_type::<Secret>(flag.get_value_parser()) => {
@@ -367,14 +367,14 @@ fn refused_value(flag: &Arg, key: &str, error: &Error) -> String {
         None if !valid.is_empty() => format!("write {valid}"),
         None => plainly(&error.to_string()),
     };
-    // Some say themselves what they are about.
+    // Some reasons begin with their subject.
     match why.starts_with(&format!("{key} ")) || why.starts_with(&format!("{key}:")) {
         true => why,
         false => format!("{key}{value}: {why}"),
     }
 }
 
-/// What `error` says is missing: of each group of flags one.
+/// The missing flags by `error`: one of each group.
 fn requirements(error: &Error) -> String {
     let texts = texts(error, ContextKind::InvalidArg);
     let group = |text: &String| either(&wording::flags_in(text).map(str::to_owned).collect::<Vec<_>>(), "or");

@@ -1,4 +1,4 @@
-//! Tables `[[listener]]`: those of Redis become `--listener`, those of mode tcp what `shardis tcp` is told.
+//! Tables `[[listener]]`: those of Redis become `--listener`, those of mode tcp become arguments of `shardis tcp`.
 
 use super::Depth;
 use super::document::{Pair, Table};
@@ -20,7 +20,7 @@ const ABOVE: [&str; 3] = ["workers", "drain-timeout", "log-level"];
 /// Each has threads of its own. More of them than this would be a slip, and cost a thousand threads.
 const TCP_LISTENERS_MAX: usize = 64;
 
-/// What the tables say.
+/// The content of the tables.
 #[derive(Debug)]
 pub(super) struct Listeners {
     /// As `--listener`, those of Redis.
@@ -41,7 +41,7 @@ pub(super) struct TcpListener {
     entries: Vec<Entry>,
 }
 
-/// What each table says. `above` are the keys that may stand above them.
+/// Reads the tables. `above` are the keys that may stand above them.
 pub(super) fn read(above: &Flags, tables: &[Table<'_>]) -> Listeners {
     let mut listeners = Listeners { of_redis: Vec::new(), of_tcp: Vec::new(), faults: Vec::new() };
     for table in tables {
@@ -203,7 +203,7 @@ impl TcpListener {
         Ok(args.within(&above.service))
     }
 
-    /// What `text` says, which begins with a flag, at the place where that is said.
+    /// The fault `text`, which begins with a flag, at the position of that flag's value.
     fn located(&self, text: &str) -> Fault {
         let named = flags_in(text).find_map(|name| {
             let id = tcp().id(name).or_else(|| (name == "listen").then(|| name.to_owned()))?;

@@ -19,7 +19,7 @@ fn redis(text: &str, words: &[&str]) -> ProxyArgs {
     *serving.redis.expect("there is a port of Redis")
 }
 
-/// What `words` of a command line say.
+/// The arguments from `words` of a command line.
 fn of_words(words: &[&str]) -> ProxyArgs {
     ProxyArgs::try_parse_from(["shardis proxy"].iter().chain(words)).expect("valid")
 }
@@ -106,7 +106,7 @@ fn the_command_line_wins_over_the_file() {
         // Whole lists take the place of whole lists.
         ("listener = [\"/a\", \"/b\"]", &["--listener=/c"], &["--listener=/c"]),
         ("[[listener]]\naddress = \"/a\"", &["--listener=/c"], &["--listener=/c"]),
-        // What one of them lacks, the other may have.
+        // File and command line complete each other.
         ("sentinel = [\"a:1\"]", &["--master=x"], &["--sentinel=a:1", "--master=x"]),
         ("master = [\"x\"]", &["--sentinel=a:1"], &["--sentinel=a:1", "--master=x"]),
     ];

@@ -13,7 +13,7 @@ impl Wording {
         Wording { said }
     }
 
-    /// `text`, which speaks of flags, as somebody who looks at a file reads it.
+    /// `text`, which speaks of flags, in the form for readers of a file.
     pub(super) fn of_file(&self, text: &str) -> String {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;

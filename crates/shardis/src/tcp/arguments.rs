@@ -1,4 +1,4 @@
-//! What `shardis tcp` is told.
+//! Arguments of `shardis tcp`.
 
 use super::targets::Targets;
 use crate::args::ServiceArgs;
@@ -14,7 +14,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use topology::{NodeSpec, parse_nodes};
 
-/// What `shardis tcp` is told.
+/// Arguments of `shardis tcp`.
 #[derive(Clone, Debug, Args)]
 #[command(
     next_line_help = true,

@@ -21,7 +21,7 @@ enum Place {
     Name { host: String, port: u16, known: Arc<Mutex<Known>> },
 }
 
-/// What a name stands for.
+/// The addresses of a name.
 struct Known {
     addrs: Vec<SocketAddr>,
     looked_up_at: Instant,

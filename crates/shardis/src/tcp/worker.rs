@@ -14,7 +14,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// What the control thread tells a worker.
+/// A message of the control thread to a worker.
 pub(super) enum Message {
     /// A client was accepted for it.
     Accept { stream: TcpStream, peer: SocketAddr },
@@ -38,7 +38,7 @@ impl Mailbox {
     }
 }
 
-/// What all workers have in common.
+/// State that all workers share.
 #[derive(Clone)]
 pub(super) struct Shared {
     /// Locked when a client comes or leaves, never for its bytes.
@@ -50,7 +50,7 @@ pub(super) struct Shared {
     pub(super) clock: Clock,
     /// Whether clients begin with a PROXY header.
     pub(super) proxy_protocol: bool,
-    /// What nodes are told of clients.
+    /// The PROXY header for nodes.
     pub(super) send_proxy: Option<HeaderVersion>,
     /// Notices that do not fit are dropped.
     pub(super) log: mpsc::SyncSender<Notice>,
@@ -74,9 +74,9 @@ pub(super) struct Worker {
 /// Limit of one read, and so of the bytes kept for one direction of one client. System calls are cheap beside this
 /// size, and ten thousand clients that do not read cost 640 MB.
 pub(super) const READ_BYTES_MAX: usize = 64 * 1024;
-/// The longest sleep: nothing depends on it, it only bounds what a lost wake-up could cost.
+/// The longest sleep: nothing depends on it, it only bounds the cost of a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(10);
-/// What a client has for its PROXY header.
+/// Timeout of a client's PROXY header.
 const HEADER_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl Worker {
@@ -147,7 +147,7 @@ impl Worker {
         self.report();
     }
 
-    /// Passes on what `conn` has just brought.
+    /// Passes on the new bytes of `conn`.
     fn pass_on(&mut self, conn: Id, now: Instant) {
         let mut sent = 0;
         if let Some(target) = self.core.target_of(conn, now) {
@@ -197,7 +197,7 @@ impl Worker {
         self.connect(conn, &target, now);
     }
 
-    /// Does what the core asks for.
+    /// Carries out the actions of the core.
     fn perform(&mut self, now: Instant) {
         while let Some(action) = self.core.poll_action() {
             match action {
@@ -295,7 +295,7 @@ impl Worker {
     }
 }
 
-/// A worker that panics ends the process: nobody sees what it left behind.
+/// A worker that panics ends the process, so no other thread sees its state.
 fn lock(nodes: &Mutex<Nodes>) -> MutexGuard<'_, Nodes> {
     nodes.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -60,7 +60,7 @@ fn write_list(out: &mut Vec<u8>, entries: &[Fields]) {
 }
 
 impl Watch {
-    /// What sentinel `number` answers.
+    /// The reply of sentinel `number`.
     pub(crate) fn answer(&self, number: usize, request: &Request<'_>, now: Instant) -> Vec<u8> {
         let word = |at: usize| String::from_utf8_lossy(request.get(at).unwrap_or_default()).to_uppercase();
         let mut out = Vec::new();

@@ -209,7 +209,7 @@ impl World<'_> {
         (lags && is_steady(primary)).then_some("lags too far")
     }
 
-    /// Checks that replicas have the writes that clients were told they have.
+    /// Checks that replicas have the writes that WAIT reported for them.
     pub(super) fn check_acknowledged(&mut self) {
         let now = self.now;
         for (key, token, count) in std::mem::take(&mut self.ledger.acknowledged) {
@@ -227,7 +227,7 @@ impl World<'_> {
                 followers.iter().copied().filter(|replica| !has_it(*replica)).collect();
             lacking.retain(|replica| {
                 let follower = self.nodes[*replica].follower.as_ref();
-                // Who died meanwhile had it.
+                // A replica that died meanwhile had the write.
                 follower.is_some_and(|it| it.follows(&self.nodes[primary].log) && !it.has_fallen_back())
             });
             // A node that became a primary meanwhile, or another's replica, had the write.

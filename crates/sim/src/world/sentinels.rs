@@ -1,5 +1,5 @@
-//! Sentinels in a world: they observe nodes, promote replicas, and publish that. The checks define what a proxy that listens to
-//! them must know.
+//! Sentinels in a world: they observe nodes, promote replicas, and publish that. The checks define the duties of a proxy that
+//! listens to them.
 //!
 //! ```text
 //!   sentinels ─► Deed: REPLICAOF NO ONE, REPLICAOF ─► nodes: what one had alone is lost, and the ledger is told of which keys
@@ -82,7 +82,7 @@ impl Patrol {
         *troubled_until = (*troubled_until).max(until);
     }
 
-    /// `node` told the discovery whether it is a primary.
+    /// `node` has reported its role to the discovery.
     pub(super) fn note_role(&mut self, node: usize, is_primary: bool, now: Instant) {
         self.roles[node] = Some((is_primary, now));
     }
@@ -430,7 +430,7 @@ impl World<'_> {
                 self.patrol.known[shard] = (known, self.now);
             }
             let Some(node) = known else { continue };
-            // Who takes the place of another may be named before: its connections ask for its role before all else.
+            // A successor may be named first: its connections ask for its role before all else.
             if before.is_none() && !matches!(self.patrol.roles[node], Some((true, _))) {
                 let what = format!("node {node} was discovered as a primary, and has not called itself one");
                 return self.ledger.violate(what);
@@ -542,8 +542,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether `node` has said that it is no primary since it is known as that of `shard`: to the discovery, or long ago to the
-    /// proxy. Before that it may have been one.
+    /// Whether `node` has reported that it is no primary since it is known as that of `shard`: to the discovery, or long ago to
+    /// the proxy. Before that it may have been one.
     fn has_denied(&self, shard: usize, node: usize) -> bool {
         let it = &self.nodes[node];
         let (_, known_since) = self.patrol.known[shard];
@@ -555,7 +555,7 @@ impl World<'_> {
         has_told_scout || is_well && it.follower.is_some() && has_declined
     }
 
-    /// Faults are over. What sentinels cannot put right, an operator does.
+    /// Faults are over. An operator repairs any state that sentinels cannot.
     pub(super) fn settle_sentinels(&mut self) {
         let Some(watch) = &self.watch else { return };
         if (0..self.plan.shards).all(|shard| self.is_settled(watch, shard)) {

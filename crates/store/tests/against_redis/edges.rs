@@ -1,5 +1,5 @@
-//! Arguments at the limits of their ranges, for every command that takes one of their kind: numbers in every notation, bounds
-//! and counts of both signs, cursors, places at the edge of the map.
+//! Arguments at the limits of their ranges, for every command that takes one of their kind. They are numbers in every notation,
+//! bounds and counts of both signs, cursors, and places at the edge of the map.
 
 use crate::node::Node;
 use crate::{Ours, ask, normal, refs, store};

@@ -86,7 +86,7 @@ fn node_ms(node: &mut Node) -> u64 {
     next() * 1_000 + next() / 1_000
 }
 
-/// What DBSIZE says, or INFO of the keys that expired.
+/// The count of DBSIZE, or of expired keys in INFO.
 fn counts(reply: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(reply).into_owned();
     let is_count = |line: &&str| line.starts_with(':') || line.starts_with("expired_keys:");

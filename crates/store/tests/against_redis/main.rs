@@ -181,7 +181,7 @@ fn big_values_travel_in_dumps_both_ways() {
 
 const STATS: &[&[u8]] = &[b"INFO", b"stats"];
 
-/// What INFO says of hits and misses.
+/// The counts of hits and misses in INFO.
 fn lookups(info: &[u8]) -> Vec<String> {
     let lines = String::from_utf8_lossy(info).into_owned();
     let counts = lines

@@ -9,7 +9,7 @@ use crate::{FIRST_SEED, ask, number_from, refs, store};
 
 const ROUNDS: u64 = 60;
 
-/// What shows a collection as it lies, and the command that is asked for it.
+/// Commands that return a collection in its stored order.
 const SHOWN: [&str; 12] = [
     "HGETALL h",
     "HKEYS h",

@@ -661,7 +661,7 @@ ZINTERSTORE $z 2 $z $z ?WEIGHTS_2_3|AGGREGATE_MAX
 ZDIFFSTORE $z 2 $z $z
 ";
 
-/// What ends keys.
+/// Requests after which keys expire.
 const ENDING: &str = "\
 PEXPIRE $k 1
 PEXPIRE $h 1
@@ -680,7 +680,7 @@ GETEX $k PX 1
 EXPIREAT $k 1
 PEXPIREAT $h 1";
 
-/// What many connections send: keys have a digit, so that they meet.
+/// Requests of many connections: keys have a digit, so that the connections share them.
 const SESSIONS: &str = "\
 BLPOP l$2 0
 BLPOP l$2 l$2 z$2 0
