@@ -1,5 +1,5 @@
-//! What clients ask about the proxy and each other, over several workers and in front of real nodes; wherever a single
-//! Redis can be asked the same, it is.
+//! Questions of clients about the proxy and each other, over several workers and in front of real nodes. Replies are compared
+//! with those of a single Redis where it has the command.
 
 use crate::harness::client::{Client, request};
 use crate::harness::processes::{Finished, Process, Proxy, run};
@@ -149,8 +149,8 @@ fn client_kill_reaches_clients_of_all_workers() {
     assert_eq!(world.connect().ask("EXISTS behind"), ":0\\r\\n");
 }
 
-/// The place of a killed client is given to a new one only when its connection is closed: a worker may find both in its
-/// mail at once.
+/// The place of a killed client becomes free only when its connection is closed: a worker may find both clients in its mail at
+/// once.
 #[test]
 fn clients_come_while_others_are_killed() {
     let mut world = world_of_workers(1);
@@ -222,13 +222,13 @@ fn questions_that_redis_answers_alike_are_answered_alike() {
     let (reference, node) = (RedisServer::reference(), RedisServer::start());
     let (mut single, mut newer, mut proxy) = (reference.connect(), node.connect(), world.connect());
     for words in ALIKE {
-        // What WAIT says is said by nodes, in their words.
+        // Nodes answer WAIT, so the words are those of their version.
         let oracle = if words.starts_with("WAIT ") { &mut newer } else { &mut single };
         assert_eq!(proxy.ask(words), oracle.ask(words), "{words}");
     }
 }
 
-/// What must be answered to the byte as by a Redis that nobody else uses.
+/// Requests whose replies must equal those of a Redis with no other users, byte for byte.
 const ALIKE: &[&str] = &[
     "CLIENT LIST TYPE pubsub",
     "CLIENT LIST TYPE nosuch",
@@ -303,7 +303,7 @@ fn wait_holds_up_no_other_client() {
     let (mut waiting, mut other) = (world.connect(), world.connect());
     let id = resp::reply::as_integer(&waiting.command(&[b"CLIENT", b"ID"])).expect("a number");
     waiting.send(b"WAIT 1 0\r\nPING\r\n");
-    // It waits for ever: so whoever else is answered did not wait behind it.
+    // It waits without end, so a client that gets its reply did not wait behind it.
     poll_until("a client that waits for replicas", || {
         field(&text(&mut other, "INFO clients"), "blocked_clients").starts_with('1').then_some(())
     });
@@ -456,7 +456,7 @@ fn redis_cli_watches_and_takes_the_proxy_for_a_cluster() {
     let world = world_of_workers(3);
     let port = world.proxy.port.to_string();
     let mut onlooker = Command::new("redis-cli");
-    // Short pauses: what it prints stays in its buffer until that is full.
+    // Short pauses: its output stays in its buffer until that is full.
     onlooker.args(["-p", &port, "--stat", "-i", "0.001"]);
     let mut onlooker = Process::spawn(onlooker, "redis-cli --stat");
     for number in 0..20 {

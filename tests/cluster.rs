@@ -1,6 +1,6 @@
 //! A real Redis Cluster behind the proxy: it is found by one seed, and stays found while nodes die, are replaced, come and go.
 //!
-//! `SHARDIS_FAILOVERS=20` makes the test of failovers longer; what it measured is printed.
+//! `SHARDIS_FAILOVERS=20` makes the test of failovers longer; its measurements are printed.
 
 use crate::harness::certificates::{Authority, Directory, identity_flags, text};
 use crate::harness::local::{Local, follows, is_primary, kill_node, order_failover, role};
@@ -69,7 +69,7 @@ fn port_in(line: &str) -> u16 {
 fn one_seed_is_enough_whichever_node_it_is() {
     let local = Local::start(&CLUSTER);
     let nodes = local.ports("nodes");
-    // The last is a replica. And one seed of two is nobody.
+    // The last is a replica. Of the two seeds, one does not exist.
     let proxy = proxy(&[free_port(), nodes[5]], &[]);
     says(&proxy, "topology discovered");
     let mut client = Client::connect(proxy.port);
@@ -113,8 +113,8 @@ fn killed_cluster_primary_is_replaced_at_once() {
     assert!(proxy.output().contains("slots (the first is"), "{}", proxy.output());
 }
 
-/// The primary that has `key`, and a replica of it that has its data, once the first of `nodes` knows who they are: it
-/// hears of a failover some time after who was promoted.
+/// The primary that has `key`, and a replica that has its data, once the first of `nodes` knows them. That node learns of a
+/// failover some time after the promoted one.
 fn primary_and_heir(nodes: &[u16], key: &str) -> (u16, u16) {
     poll_until("a primary with a replica in step", || {
         let primary = owner(nodes[0], key);
@@ -246,7 +246,7 @@ fn a_node_of_another_cluster_is_refused_with_an_alarm() {
     let options = ["--cluster-enabled", "yes", "--cluster-config-file", text(&config)];
     let options = [&options[..], &["--cluster-require-full-coverage", "no"]].concat();
     let impostor = poll_until("the port to be free", || RedisServer::try_start(our_nodes[0], &options));
-    // It has that slot, and gets no request for it: neither before it is known for what it is nor afterwards.
+    // It has that slot and gets no request for it, neither before its state is known nor afterwards.
     poll_until("refusals", || {
         let said = client.ask("SET b y");
         assert!(said.starts_with('-'), "{said}");
@@ -336,13 +336,13 @@ fn a_primary_that_is_cut_off_is_replaced() {
             .then_some(())
     });
     let seeds = format!("--cluster={},{}", all[1], all[0]);
-    // Short for who asks the one that is cut off, and long enough for the others on a loaded machine.
+    // Short for requests to the isolated node, and long enough for the others on a loaded machine.
     let patience = ["--request-timeout-ms=1500", "--connect-timeout-ms=1500"];
     let proxy = Proxy::start(&[&[seeds.as_str(), "--host=127.0.0.1", "--port=0"], &patience[..]].concat());
     let mut client = Client::connect(proxy.port);
     let keys = ["b", "foo", "hello"];
     keys.iter().for_each(|key| serves(&mut client, key));
-    // Whose is b? Slot 3300: the first node's. It is cut off from everybody, and nobody hears that it is.
+    // Slot 3300 of b belongs to the first node. The node is isolated without notice.
     network.cut_off(0);
     let cut_at = Instant::now();
     let heir_is_primary = || network.cli(3, &["ROLE"]).starts_with("master").then_some(());

@@ -1,4 +1,4 @@
-//! Configuration files: is what runs what the file says, and is what is wrong with it said, with its place?
+//! Configuration files: the process runs as the file says, and faults are reported with their position.
 
 use crate::harness::certificates::Directory;
 use crate::harness::client::{Client, ReadError};
@@ -165,7 +165,7 @@ fn a_cluster_is_found_by_a_file() {
     let directory = Directory::new();
     let seeds: Vec<String> = local.ports("nodes").iter().map(|port| format!("'127.0.0.1:{port}'")).collect();
     let path = directory.write("cluster.toml", &format!("cluster = [{}]\nport = 1\n", seeds.join(", ")));
-    // The port of the command line, for which nobody needs to be root.
+    // The port of the command line, which needs no root.
     let proxy = Proxy::start(&[&format!("--config={path}"), "--port=0"]);
     let mut client = Client::connect(proxy.port);
     for key in ["a", "b", "c", "d"] {
@@ -193,7 +193,7 @@ fn the_command_line_wins_and_what_does_not_go_together_is_told() {
     let expected =
         format!("shardis: {path}:1:1: nodes: it does not go together with --cluster of the command line");
     assert!(finished.stderr.starts_with(&expected), "{finished:?}");
-    // What is wrong with the command line itself is said as ever.
+    // Faults of the command line itself are reported as without a file.
     for (flags, named) in
         [(&["--port=x"][..], "--port"), (&["--nonsense"], "--nonsense"), (&[&config], "--config")]
     {

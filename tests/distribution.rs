@@ -118,7 +118,7 @@ fn twemproxys_defaults_are_those_of_like_twemproxy() {
     }
 }
 
-/// What `theirs` has written under `keys`, `ours` finds.
+/// Checks that `ours` finds all values that `theirs` has written under `keys`.
 fn assert_found(theirs: &mut Client, ours: &mut Client, keys: &[Vec<u8>], how: &str) {
     for (number, key) in keys.iter().enumerate() {
         let value = number.to_string();

@@ -1,5 +1,5 @@
-//! Every command and subcommand of the table, with too few, too many and the right number of arguments: errors must
-//! be Redis's, byte for byte, and replies of its kind. What commands do to data is `differential`'s question.
+//! Every command and subcommand of the table, with too few, too many and the right number of arguments. Errors must be Redis's,
+//! byte for byte, and replies of its type. Effects on data are tested by `differential`.
 
 use crate::harness::oracle::{Oracle, OracleClient};
 use crate::harness::{Client, World, server, show};
@@ -62,20 +62,20 @@ fn every_right_arity_answers_as_redis_or_is_refused_by_name() {
                 assert!(oracle.ask("DISCARD").iter().all(|reply| reply == r"+OK\r\n"));
             }
         }
-        // Whatever came, the connection is in step.
+        // After any reply, the connection is in step.
         assert_eq!(subject.ask("ECHO marker"), r"$6\r\nmarker\r\n", "behind {}", command.name);
     }
     assert!(compared > 400 && refused > 50, "{compared} compared, {refused} refused");
 }
 
-/// Whether nodes have it, so that there is something to compare with. The last reply is what one of them says to it: of those
-/// before Redis 7.0 the table does not tell.
+/// Whether nodes have it, so that there is something to compare with. The last reply is that of a node: the table has no facts
+/// about versions before Redis 7.0.
 fn is_in_the_node(command: &Command, replies: &[Vec<u8>]) -> bool {
     let is_unknown = !server::is_at_least_7_0() && replies.last().is_some_and(|reply| is_unknown(reply));
     command.since.is_in(server::server()) && !is_unknown
 }
 
-/// What is answered here is known to all clients; what is forwarded is not, if no node knows it.
+/// All clients know commands that shardis answers; forwarded ones are unknown if no node knows them.
 #[track_caller]
 fn assert_known_as_far_as_nodes_know_it(command: &Command, reply: &[u8]) {
     let is_answered_here = matches!(command.carry, Carry::Here(_) | Carry::Transaction(_));
@@ -138,8 +138,8 @@ fn shown(replies: &[Vec<u8>]) -> String {
     replies.iter().map(|reply| show(reply)).collect::<Vec<_>>().join(" or ")
 }
 
-/// How the refusal of `command` begins, if it is refused whatever its arguments are. What an unknown command is told ends with
-/// the arguments.
+/// Beginning of the refusal of `command`, if it is refused with any arguments. The error for an unknown command ends with the
+/// arguments.
 fn refusal(command: &Command) -> Option<String> {
     let name = &command.name;
     let not_allowed = format!("-ERR command '{name}' is not allowed through shardis");

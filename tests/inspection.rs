@@ -1,4 +1,4 @@
-//! Nodes that are named and cannot be meant: of a Redis Cluster, replicas, shardis itself. Are they told of?
+//! Nodes whose address must be a mistake: nodes of a Redis Cluster, replicas, shardis itself. The proxy must report them.
 
 use crate::harness::processes::{Process, Proxy, free_port, shardis};
 use crate::harness::{Client, RedisServer, poll_until, shard_of};

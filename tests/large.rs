@@ -1,14 +1,14 @@
-//! Large values and full memory: what is large passes through, what is slow waits in its socket, and others notice
+//! Large values and full memory: large values pass through, slow readers wait in their sockets, and other clients notice
 //! neither.
 
 use crate::harness::client::{Client, bulk, request};
 use crate::harness::{World, kernel};
 use std::io::Read;
 
-/// Beside what the process holds at its start.
+/// All figures are in addition to the memory at the start.
 const MIB: u64 = 1 << 20;
 
-/// The process has taken no more than `bytes` beyond what it had at `start`.
+/// Checks that the process took at most `bytes` more than at `start`.
 #[track_caller]
 fn assert_peak(world: &World, start: Option<u64>, bytes: u64) {
     if let (Some(start), Some(peak)) = (start, kernel::peak_resident_bytes(world.proxy.pid())) {
@@ -74,8 +74,8 @@ fn a_large_value_passes_through_without_being_held() {
     assert_peak(&world, start, 16 * MIB);
 }
 
-/// A node that is frozen for a moment has all of it in flight on one connection: what is behind the large value there must not
-/// wait until that has come.
+/// A node that is frozen for a moment has all of it in flight on one link. Requests behind the large value there must not wait
+/// until it has arrived.
 #[test]
 fn reads_behind_a_large_value_are_retried_and_writes_wait() {
     let world = World::with_flags(1, &["--workers=1", "--request-timeout-ms=60000"]);
@@ -83,7 +83,7 @@ fn reads_behind_a_large_value_are_retried_and_writes_wait() {
     let value = value(64 << 20, 0);
     assert_eq!(client.command(&[b"SET", b"large", &value]), b"+OK\r\n");
     for (round, reads) in [(1, "GET small"), (2, "MGET small none")] {
-        // Of who has got small values so far it is believed that the next one is small.
+        // A client that got small values so far is expected to get a small one again.
         for _ in 0..10 {
             assert_eq!(reader.ask(&format!("SET small {round}")), "+OK\\r\\n");
         }
@@ -159,7 +159,7 @@ fn pipelined_large_and_small_requests_keep_their_order() {
     writing.join().expect("no panic").expect("all was taken");
 }
 
-/// What one client sends in the tests of `--memory-max`, and what it gets.
+/// The requests of one client in the tests of `--memory-max`, and their replies.
 struct Load {
     requests: Vec<u8>,
     replies: Vec<u8>,
@@ -194,8 +194,8 @@ fn memory_stays_within_its_bound_and_requests_wait_instead() {
     const BOUND: u64 = 20_000_000;
     let world = World::with_flags(4, &["--memory-max=20m", "--workers=2"]);
     let body = value(1024, 3);
-    // The code that a worker first runs is resident from then on and is none of what the load takes: one client of each
-    // worker has been served before the start is measured.
+    // The code that a worker first runs is resident from then on, and is not part of the load. One client of each worker is
+    // therefore served before the start is measured.
     for mut client in [world.connect(), world.connect()] {
         assert_eq!(client.command(&[b"SET", b"k", &body]), b"+OK\r\n");
         assert_eq!(client.command(&[b"GET", b"k"]), bulk(&body));
@@ -203,12 +203,12 @@ fn memory_stays_within_its_bound_and_requests_wait_instead() {
     let start = kernel::peak_resident_bytes(world.proxy.pid());
     let (set, get) = (request(&[b"SET", b"k", &body]), request(&[b"GET", b"k"]));
     serve(&world, 50, &load(&[set, get], &[b"+OK\r\n".to_vec(), bulk(&body)], 200));
-    // A build without optimisation is larger at its start than what `--memory-max` allows for.
+    // A build without optimisation is larger at its start than `--memory-max` assumes.
     assert_peak(&world, start, BOUND - 7 * MIB);
 }
 
-/// What is little to read is much to hold: an MGET of ten small values has buffers for the reply of each shard, and an MSET
-/// of ten larger ones is queued for four nodes.
+/// Short requests can need much memory. An MGET of ten small values has buffers for the reply of each shard, and an MSET of ten
+/// larger ones is queued for four nodes.
 #[test]
 fn memory_stays_bounded_under_large_values_of_all_shards() {
     const BOUND: u64 = 20_000_000;

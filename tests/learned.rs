@@ -1,5 +1,5 @@
-//! Commands that the table does not have, as those of modules: learnt from the nodes. Real nodes answer under names that
-//! nobody has heard of (`rename-command`).
+//! Commands that the table does not have, as those of modules: learnt from the nodes. Real nodes have commands under unknown
+//! names (`rename-command`).
 
 use crate::harness::{Client, Proxy, RedisServer, World, show};
 

@@ -1,16 +1,16 @@
-//! What clients leave behind in the process: names, prefixes, entries of logs, libraries, users, and the memory of what was large.
-//! All of it stays within `--memory-max`, or is given back.
+//! Remains of clients in the process: names, prefixes, entries of logs, libraries, users, and the memory of large values. All
+//! of it stays within `--memory-max`, or is returned.
 
 use crate::harness::client::{Client, request};
 use crate::harness::{World, kernel, poll_until};
 
 const MIB: u64 = 1 << 20;
-/// What is to be left behind each time.
+/// Bytes that each client leaves.
 const LARGE_BYTES: usize = 3_000_000;
-/// With so many of those, several times as much as `--memory-max` is asked for.
+/// This number of clients leaves several times `--memory-max`.
 const TIMES: usize = 60;
 
-/// A proxy of which one client has been served, and what it had resident then.
+/// A proxy of which one client has been served, and its resident bytes at that time.
 fn world() -> (World, Option<u64>) {
     let world = World::with_flags(2, &["--memory-max=64mb", "--workers=2"]);
     assert_eq!(world.connect().ask("SET k v"), "+OK\\r\\n");
@@ -18,7 +18,7 @@ fn world() -> (World, Option<u64>) {
     (world, start)
 }
 
-/// The process never had more than `--memory-max` beyond what it had at the start.
+/// Checks that the process never took more than `--memory-max` beyond its memory at the start.
 #[track_caller]
 fn assert_bounded(world: &World, start: Option<u64>) {
     if let (Some(start), Some(peak)) = (start, kernel::peak_resident_bytes(world.proxy.pid())) {
@@ -103,7 +103,7 @@ fn libraries_of_functions_are_kept_within_their_limit() {
     assert_bounded(&world, start);
 }
 
-/// Vectors for arguments and keys, the requests themselves, and what the allocator has of them.
+/// Vectors for arguments and keys, the requests themselves, and the allocator's reserve.
 #[test]
 fn memory_of_requests_with_many_keys_is_given_back() {
     const CLIENTS: usize = 8;

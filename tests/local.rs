@@ -157,7 +157,7 @@ fn valkey_does_as_well() {
 
 #[test]
 fn what_is_kept_comes_back() {
-    // The first ends by SIGKILL, as whatever a test drops.
+    // The first ends by SIGKILL, as any process that a test drops.
     let directory = Directory::new();
     for (name, shape, nodes) in
         [("a", &["--cluster=3"][..], 3), ("b", &["--sets=1"], 2), ("c", &["--sets=1", "--sentinel"], 2)]

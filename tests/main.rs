@@ -1,7 +1,7 @@
 //! Whole processes: the real `shardis` binary in front of real Redis nodes on this machine, looked at from outside.
 //!
-//! One module per question; `README.md` beside this file tells them apart. Nothing here reaches into the proxy: what
-//! a test knows, it knows from a socket, a line on stderr, an exit code or `/proc`.
+//! One module per question; `README.md` beside this file describes them. Nothing here reaches into the proxy: a test reads
+//! sockets, lines on stderr, exit codes and `/proc`.
 
 // These tests are the outside world: real sockets, real time, real threads. Every wait is a poll with a deadline
 // (`harness::poll_until`) and nothing else sleeps.

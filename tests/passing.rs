@@ -1,5 +1,5 @@
-//! Users of the nodes, with what clients say in AUTH passed through (`--auth=nodes`): what one Redis with the same users
-//! answers, nodes answer through shardis.
+//! Users of the nodes, whose AUTH passes through the proxy (`--auth=nodes`): nodes answer through shardis as one Redis with the
+//! same users does.
 
 use crate::harness::client::Client;
 use crate::harness::server::server;
@@ -12,7 +12,7 @@ const AUTH: &str = "--auth=nodes";
 const NO_AUTH: &str = r"-NOAUTH Authentication required.\r\n";
 const WRONG: &str = r"-WRONGPASS invalid username-password pair or user is disabled.\r\n";
 
-/// `count` nodes that were told `lines`, each by a client of its own.
+/// `count` nodes that have run `lines`, each of them over one connection.
 fn nodes(count: usize, lines: &[&str]) -> Vec<RedisServer> {
     let nodes: Vec<RedisServer> = (0..count).map(|_| RedisServer::start()).collect();
     nodes.iter().for_each(|node| tell(node, lines));
@@ -26,14 +26,14 @@ fn tell(node: &RedisServer, lines: &[&str]) {
     }
 }
 
-/// `count` nodes that were told `lines`, behind a proxy that passes logins through to them.
+/// `count` nodes that have run `lines`, behind a proxy that passes logins through to them.
 fn world(count: usize, lines: &[&str], flags: &[&str]) -> World {
     let nodes = nodes(count, lines);
     let proxy = Proxy::over(&nodes, &[&[AUTH], flags].concat());
     World { nodes, proxy }
 }
 
-/// What clients say whom nodes know: all but what shardis answers by itself, and commands that are divided and of which only
+/// Requests of clients that nodes know. They exclude commands that shardis answers by itself, and split commands of which only
 /// a part is allowed.
 const CONVERSATIONS: &[&[&str]] = &[
     &[
@@ -144,7 +144,7 @@ fn users_of_the_nodes_are_answered_as_by_one_redis() {
     }
 }
 
-/// Users who have nothing in common but the nodes, which let nobody in without a password.
+/// Users with nothing in common but the nodes, which require a password of every client.
 const TENANTS: &[&str] = &[
     "ACL SETUSER alice on >a ~alice:* +@all -@dangerous",
     "ACL SETUSER bob on >b ~bob:* +@all -@dangerous",
@@ -213,7 +213,7 @@ fn two_tenants_never_meet() {
     for node in &world.nodes {
         let mut admin = node.connect();
         assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");
-        // What each has written is all in its own name.
+        // All values that a client has written carry its own name.
         let keys = admin.command(&[b"KEYS", b"*"]);
         for key in resp::reply::elements(&keys).unwrap().filter_map(resp::reply::as_bulk) {
             let key = String::from_utf8_lossy(key);
@@ -320,7 +320,7 @@ fn a_user_with_few_rights_can_do_what_they_are_for() {
     assert_eq!(other.ask(&format!("RPUSH {a} x")), r":1\r\n");
     let got = format!(r"*2\r\n${}\r\n{a}\r\n$1\r\nx\r\n", a.len());
     assert_eq!(crate::harness::show(&waits.read_reply()), got);
-    // What watches is not given to the next if it cannot be told to forget.
+    // A link with WATCH is not reused if UNWATCH fails on it.
     let turns = |client: &mut Client| {
         [&format!("WATCH {b}"), "MULTI", &format!("SET {b} 1"), "EXEC"].map(|ask| client.ask(ask))
     };
@@ -329,7 +329,7 @@ fn a_user_with_few_rights_can_do_what_they_are_for() {
     assert_eq!(other.ask(&format!("SET {b} 1")), r"+OK\r\n");
     let done = [r"+OK\r\n", r"+OK\r\n", r"+QUEUED\r\n", r"*1\r\n+OK\r\n"];
     assert_eq!(turns(&mut waits), done);
-    // On several shards: what one of them has is told, though the other cannot be told to wait no more.
+    // On several shards: an entry of one of them is returned, though the wait on the other cannot be ended.
     waits.send_command(&[
         b"XREAD", b"BLOCK", b"0", b"STREAMS", b"q:s0", b"q:s1", b"q:s2", b"q:s3", b"$", b"$", b"$", b"$",
     ]);
@@ -340,7 +340,7 @@ fn a_user_with_few_rights_can_do_what_they_are_for() {
     });
 }
 
-/// Users who may hear different things, and one who may hear what is for all.
+/// Users with different channels, and one with a channel for all.
 const LISTENERS: &[&str] = &[
     "ACL SETUSER alice on >a ~* resetchannels &tea* &all +@all",
     "ACL SETUSER bob on >b ~* resetchannels &coffee &all +@all",
@@ -428,7 +428,7 @@ fn losing_a_channel_closes_only_its_subscribers() {
         assert_eq!(admin.ask("ACL SETUSER alice resetchannels &all"), r"+OK\r\n");
     }
     drinkers.iter_mut().for_each(Client::expect_eof);
-    // Hers were asked for again meanwhile, and what was published until then is lost; nobody else's was.
+    // Her subscriptions were renewed meanwhile, and messages until then are lost; no other client's were.
     poll_until("all to be heard again", || (speaker.ask("PUBLISH all y") == r":8\r\n").then_some(()));
     assert_eq!(speaker.ask("PUBLISH all z"), r":8\r\n");
     for client in alices.iter_mut().chain(&mut bobs) {
@@ -437,7 +437,7 @@ fn losing_a_channel_closes_only_its_subscribers() {
             message.contains(r"$1\r\nz").then_some(())
         });
     }
-    // She is deleted on all nodes: those who listen as she are closed, and nobody else.
+    // She is deleted on all nodes: only subscribers with her user are closed.
     for node in &world.nodes {
         let mut admin = node.connect();
         assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");

@@ -1,5 +1,5 @@
-//! Transactions over several shards (`--transactions=per-shard`): as long as nobody else writes, the replies are those of one
-//! Redis, byte for byte; watched keys hold; what failed is told as it is.
+//! Transactions over several shards (`--transactions=per-shard`). While no other client writes, the replies are those of one
+//! Redis, byte for byte. Watched keys hold, and failures are reported truly.
 
 use crate::harness::oracle::Oracle;
 use crate::harness::processes::Proxy;
@@ -97,7 +97,7 @@ const SCENES_ACROSS: &[&[&str]] = &[
     &["0 WATCH a b c d", "1 FLUSHALL", "0 MULTI", "0 SET a 1", "0 SET b 1", "0 EXEC"],
 ];
 
-/// What the embedded store has.
+/// Scenes that the embedded store supports.
 fn is_in_store(scene: &&&[&str]) -> bool {
     !scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"))
 }

@@ -46,7 +46,7 @@ fn a_client_that_ends_while_it_waits_takes_nothing() {
         let mut waiter = world.connect();
         send(&mut waiter, words);
         wait_for_blocked(&mut other, 1);
-        // As of a process that was killed: no more than the end of what it sends is seen.
+        // As of a killed process: the proxy sees only the end of its sending side.
         waiter.finish_sending();
         wait_for_blocked(&mut other, 0);
         assert_eq!(other.ask(&format!("RPUSH {a} x")), r":1\r\n");

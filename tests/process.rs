@@ -1,4 +1,4 @@
-//! The program as its operator meets it: arguments, start, signals, end, and what it prints.
+//! The program as its operator meets it: arguments, start, signals, end, and output.
 
 use crate::harness::client::{Client, ReadError};
 use crate::harness::processes::{Finished, Process, free_port, run, shardis, shardis_binary};
@@ -313,7 +313,7 @@ fn a_drain_under_load_fails_no_request_that_was_read() {
             stored += count.unwrap_or(0);
         }
     }
-    // What was read was answered; a request that was on its way when the connection ended was not run.
+    // Requests that were read got their replies. A request under way when the connection ended was not run.
     assert_eq!(stored, counts.iter().sum::<u64>());
 }
 

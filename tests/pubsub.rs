@@ -38,7 +38,7 @@ fn assert_reads(client: &mut Client, expected: &[u8]) {
     assert_eq!(show(&client.read_reply()), show(expected));
 }
 
-/// What a client reads that sends `lines` in one go, up to the answer to a last PING.
+/// The bytes for a client that sends `lines` in one go, up to the reply to a last PING.
 fn transcript(client: &mut Client, lines: &str) -> String {
     client.send(format!("{lines}\r\nPING the-end\r\n").as_bytes());
     let (bytes, ended) = client.read_until(b"the-end\r\n");
@@ -127,7 +127,7 @@ fn questions_about_subscribers_are_answered_as_by_redis() {
     for question in questions {
         assert_eq!(subject.ask(question), oracle.ask(question), "{question}");
     }
-    // What is told has been done: on whatever connection, the next sees it.
+    // A reported write has been done: the next request on any connection sees it.
     for clients in [&mut oracles, &mut subjects] {
         assert!(clients[0].try_read_reply().is_ok());
         drop(clients.remove(3));
@@ -287,7 +287,7 @@ fn a_slow_subscriber_is_closed_and_others_get_everything() {
     assert_eq!(receivers.first(), Some(&b":2\r\n".to_vec()));
     assert_eq!(receivers.last(), Some(&b":1\r\n".to_vec()), "the slow one has gone");
     poll_until("the log to tell", || world.proxy.output().contains("messages not read").then_some(()));
-    // What lies in the sockets can still be read, and then nothing more.
+    // Bytes in the sockets can still be read, and then nothing more.
     let (read, _) = slow.read_to_end();
     assert!(read.len() < 64 << 20, "{} bytes", read.len());
 }
@@ -344,7 +344,7 @@ fn a_transaction_publishes_where_its_channel_lives() {
     assert!(client.ask("EXEC").starts_with("-EXECABORT "));
 }
 
-/// What a client that monitors is shown up to `last`, without times and ports.
+/// The lines for a monitoring client up to `last`, without times and ports.
 fn shown(client: &mut Client, last: &str) -> Vec<String> {
     let (bytes, ended) = client.read_until(format!("\"{last}\"\r\n").as_bytes());
     assert_eq!(ended, Ended::Marker, "{}", show(&bytes));
@@ -496,8 +496,8 @@ fn clients_that_cache_are_told_of_changes_on_all_nodes() {
     assert_reads(&mut client, &changed(&keys[2]));
 }
 
-/// What a client that tracks as `options` say is told of, having sent `lines`, when these keys have changed: `w`, `missing`
-/// and `a`; and that `e`, which it has read, was there for a moment only.
+/// The invalidations for a client that tracks with `options` and has sent `lines`. The keys `w`, `missing` and `a` have
+/// changed, and `e`, which it has read, existed only for a moment.
 fn told_of_changes(mut connect: impl FnMut() -> Client, options: &str, lines: &str) -> String {
     let (mut client, mut writer) = (connect(), connect());
     writer.ask("MSET a{t} old w{t} old e{t} old");
@@ -518,7 +518,7 @@ fn told_of_changes(mut connect: impl FnMut() -> Client, options: &str, lines: &s
     shown + &show(&told)
 }
 
-/// What is read in transactions by who chooses.
+/// Reads in transactions of clients that choose the tracked keys.
 fn play_cached_transactions(mut oracle: impl FnMut() -> Client, mut subject: impl FnMut() -> Client) {
     for (options, word) in [("OPTIN", "YES"), ("OPTOUT", "NO")] {
         for lines in [

@@ -1,5 +1,5 @@
-//! Slots of a real Redis Cluster move under load: no request fails, nothing is lost, nothing runs twice, and nobody sees
-//! MOVED or ASK.
+//! Slots of a real Redis Cluster move under load: no request fails, no write is lost or runs twice, and no client sees MOVED or
+//! ASK.
 //!
 //! `SHARDIS_RESHARD_SLOTS=1000` moves more slots than usual.
 
@@ -10,10 +10,10 @@ use std::process::{Command, Stdio};
 
 /// Keys of each kind.
 const KEYS: usize = 400;
-/// Shard channels that somebody listens to.
+/// Shard channels with subscribers.
 const CHANNELS: usize = 16;
 
-/// What a client has done so far to counters of its own.
+/// A client and the expected values of its own counters.
 struct Load {
     client: Client,
     counted: Vec<u64>,
@@ -21,7 +21,7 @@ struct Load {
 }
 
 impl Load {
-    /// One request of each kind. Each counter says what it was told before, and one more.
+    /// One request of each kind. Each counter returns its last value, and one more.
     fn turn(&mut self) {
         self.turn += 1;
         let keys: Vec<usize> = (0..20).map(|step| (self.turn * 7 + step * 13) % KEYS).collect();
@@ -108,7 +108,7 @@ fn no_request_fails_while_slots_move() {
     let info = load.client.ask("INFO stats");
     eprintln!("{turns} turns while {slots} slots moved; {}", field(&info, "total_redirects"));
 
-    // Who listens to a shard channel still does, wherever its slot is now.
+    // The subscriber of a shard channel keeps its subscription, wherever the slot is now.
     for channel in &channels {
         poll_until("a listener", || {
             (load.client.ask(&format!("SPUBLISH {channel} hi")) == ":1\\r\\n").then_some(())

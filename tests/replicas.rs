@@ -1,5 +1,5 @@
-//! Primaries with replicas: do reads reach replicas, is nothing that a client wrote missed, and what becomes of requests
-//! while nodes are dead or frozen?
+//! Primaries with replicas: reads reach replicas, a client finds all its writes, and requests are answered while nodes are dead
+//! or frozen.
 
 use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags};
 use crate::harness::local::{Local, is_primary, kill_node};
@@ -21,7 +21,7 @@ struct World {
     proxy: Proxy,
 }
 
-/// A replica begins with what its primary sends, without a pause or a file in between.
+/// A replica begins with the stream of its primary, without a pause or a file in between.
 const AT_ONCE: [&str; 6] =
     ["--repl-diskless-sync", "yes", "--repl-diskless-sync-delay", "0", "--repl-diskless-load", "swapdb"];
 
@@ -69,7 +69,7 @@ impl World {
         });
     }
 
-    /// What the proxy's INFO says of `name`.
+    /// The value of `name` in the proxy's INFO.
     fn count(&self, name: &str) -> u64 {
         let info = self.connect().command(&[b"INFO", b"stats"]);
         field(&String::from_utf8_lossy(&info), name).expect("it is counted").parse().expect("a number")
@@ -142,7 +142,7 @@ fn reads_reach_replicas_and_writes_reach_primaries() {
     }
     assert_eq!((calls(&world.replicas[0], "get"), calls(&world.replicas[1], "get")), (100, 50));
     assert_eq!(calls(&world.replicas[0], "eval_ro"), 50);
-    // What a replica would refuse never comes there.
+    // Requests that a replica would refuse never reach it.
     assert_eq!(reader.ask(&format!("SET {} w", keys[0])), "+OK\\r\\n");
     assert_eq!(calls(&world.primaries[0], "set"), 1);
 }
@@ -191,7 +191,7 @@ fn each_listener_has_a_policy_of_its_own() {
         let seen = (calls(&world.primaries[0], "get"), calls(&world.replicas[0], "get"));
         assert_eq!(seen, (20 - at_replica, at_replica));
     }
-    // Writes go where they belong, and are seen by whoever wrote them.
+    // Writes go to the primary, and their client reads them back.
     assert_eq!(reads.ask(&format!("SET {key} w")), "+OK\\r\\n");
     assert_eq!(reads.ask(&get), "$1\\r\\nw\\r\\n");
     assert_eq!(calls(&world.primaries[0], "set"), 1);
@@ -276,8 +276,8 @@ fn a_client_reads_what_it_wrote_however_late_replicas_are() {
             std::thread::spawn(move || write_and_read(port, id, &done, &rounds))
         })
         .collect();
-    // Replicas stop again and again. When they go on, what their primaries sent meanwhile and what readers ask comes to
-    // them at once, in any order.
+    // Replicas stop again and again. When they continue, bytes of their primaries and requests of readers reach them at once,
+    // in any order.
     let mut naps: Vec<Client> = world.replicas.iter().map(RedisServer::connect).collect();
     poll_until("many rounds, and many reads from replicas among them", || {
         naps.iter_mut().for_each(|nap| drop(nap.command(&[b"DEBUG", b"SLEEP", b"0.02"])));
@@ -289,7 +289,7 @@ fn a_client_reads_what_it_wrote_however_late_replicas_are() {
     assert!(world.count("total_own_write_reads") > 0);
 }
 
-/// One client that writes its keys and reads them until it is told to stop, sometimes in one piece.
+/// One client that writes its keys and reads them until it is stopped, sometimes in one piece.
 fn write_and_read(port: u16, id: u64, done: &AtomicBool, rounds: &AtomicU64) {
     let mut client = Client::connect(port);
     let keys: Vec<String> = (0..4).map(|number| format!("own:{id}:{number}")).collect();
@@ -298,7 +298,7 @@ fn write_and_read(port: u16, id: u64, done: &AtomicBool, rounds: &AtomicU64) {
         for key in &keys {
             assert_eq!(client.ask(&format!("SET {key} {round}")), "+OK\\r\\n");
         }
-        // Long enough for replicas to get what was written, and to be read from.
+        // Long enough for replicas to get the writes, and to be read from.
         for _ in 0..60 {
             for key in &keys {
                 assert_eq!(client.ask(&format!("GET {key}")), expected, "round {round}");
@@ -404,7 +404,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
         (calls(&world.primaries[0], "info") > asked + by_us + 2).then_some(())
     });
     world.replicas[0].thaw();
-    // It is read from again once it has caught up, and not before: then it has the last of what was written.
+    // It is read from again once it has caught up, and not before: then it has the last writes.
     poll_until("the replica to be read from again", || {
         let before = world.count("total_replica_reads");
         let reply = reader.ask("EXISTS large199");
@@ -427,13 +427,13 @@ fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
         for (replica, key) in world.replicas.iter().zip(&keys) {
             assert_eq!(replica.connect().ask(&format!("GET {key}")), format!("$1\\r\\n{round}\\r\\n"));
         }
-        // The connections are clean for those who hold them next.
+        // The links are clean for their next clients.
         assert_eq!(other.ask(&format!("BLPOP q{} 0.001", keys[1])), "*-1\\r\\n");
         assert_eq!(other.ask("WAIT 1 20000"), ":1\\r\\n");
     }
 }
 
-/// Newer nodes count for WAIT from what a connection has written: what the proxy writes for that must go to replicas, and
+/// Newer nodes count for WAIT from the last write of a connection. The proxy's own write for that must go to replicas, and
 /// change nothing.
 #[test]
 fn no_functions_added_are_a_write_that_changes_nothing() {
@@ -474,7 +474,7 @@ fn a_replica_that_does_not_answer_is_not_counted() {
     let began = Instant::now();
     assert_eq!(client.ask("WAIT 1 300"), ":0\\r\\n");
     assert!(began.elapsed() >= Duration::from_millis(300), "{:?}", began.elapsed());
-    // For ever, unless somebody ends it.
+    // Without end, unless another client ends it.
     let id = resp::reply::as_integer(&client.command(&[b"CLIENT", b"ID"])).expect("a number");
     client.send(b"WAIT 1 0\r\n");
     // Which it is to leave is asked of one of the nodes on which it waits: those that answer have done so by then.
@@ -505,7 +505,7 @@ fn wait_after_a_primary_loss_is_an_error_once() {
     let port = world.primaries[0].port;
     world.primaries[0].kill();
     poll_until("the shard to be refused", || client.ask("GET x").starts_with("-TRYAGAIN ").then_some(()));
-    // What it had is gone.
+    // Its data is lost.
     world.primaries[0] = RedisServer::try_start(port, &AT_ONCE).expect("it comes back");
     poll_until("the shard again", || (client.ask("GET x") == "$-1\\r\\n").then_some(()));
     let reply = client.ask("WAIT 0 0");

@@ -1,5 +1,5 @@
-//! Scripts, functions and administration over real nodes: what one node has seen works on all of them, also on one
-//! that was restarted.
+//! Scripts, functions and administration over real nodes: a script that one node has seen works on all of them, even on a
+//! restarted one.
 
 use crate::harness::{Client, RedisServer, World, poll_until};
 

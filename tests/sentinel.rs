@@ -1,5 +1,5 @@
-//! Primaries that real sentinels watch, behind the proxy: they are found by name, followed through failovers, and whoever was
-//! demoted is never written to again.
+//! Primaries that real sentinels watch, behind the proxy. They are found by name and followed through failovers, and a demoted
+//! one gets no writes any more.
 
 use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::local::{Local, follows, is_primary, kill_node};
@@ -89,7 +89,7 @@ fn a_killed_primary_is_replaced_and_no_key_moves() {
         // Whichever shard they are of: one of them is the one that failed over.
         serves_all(&mut client);
         gaps.push(promoted_at.elapsed());
-        // Sentinels would take up to twenty seconds to tell it whom to follow.
+        // Sentinels would take up to twenty seconds to tell it its primary.
         revived.push(local.revive(old, &["--replicaof", "127.0.0.1", &heir.to_string()]));
         follows(old);
         // Else the next round would ask one that has not heard of it.
@@ -125,7 +125,7 @@ fn ordered_failover_loses_no_replicated_write() {
     serves(&mut client, "after");
     says(&proxy, &format!("is 127.0.0.1:{}", nodes[1]));
     follows(nodes[0]);
-    // The old one is made a primary again behind everybody's back: nobody is misled while sentinels say otherwise.
+    // The old one is made a primary again by hand: no request goes there while sentinels name another.
     assert_eq!(Client::connect(nodes[0]).ask("REPLICAOF NO ONE"), "+OK\\r\\n");
     let mut count = 0;
     poll_until("the sentinels to put that right", || {
@@ -200,7 +200,7 @@ fn sentinels_are_reached_by_tls_and_by_unix_socket() {
     }
 }
 
-/// One names a primary of somebody else, the other a replica.
+/// One names a primary of another set, the other a replica.
 #[test]
 fn sentinels_in_the_minority_are_not_believed() {
     let local = Local::start(&["--sets=1", "--sentinel", "--failover-ms=2000"]);

@@ -142,7 +142,7 @@ const LINES: &[&str] = &[
     "GET nosuch",
 ];
 
-/// What both sides hold before.
+/// Keys that both sides hold before.
 const FILLED: &[&str] = &[
     "SET str value",
     "SET num 17",

@@ -1,4 +1,4 @@
-//! XREAD of streams that live on several nodes: whoever reads on from the last entry that it has seen misses none.
+//! XREAD of streams that live on several nodes: a reader that continues from its last entry misses none.
 
 use crate::harness::{Client, World, poll_until, seed_for, show};
 use crate::transactions::wait_for_blocked;
@@ -6,7 +6,7 @@ use resp::reply::{as_bulk, elements};
 use std::collections::BTreeMap;
 use stdx::Prng;
 
-/// Who reads all of `keys`, and the last id of each that it has seen.
+/// A reader of all `keys`, with the last id of each that it has seen.
 struct Reader {
     client: Client,
     seen: BTreeMap<String, String>,
@@ -82,7 +82,7 @@ fn who_reads_on_misses_no_entry_of_any_shard() {
     }
 }
 
-/// A client that waits for what comes to the streams `keys` from now on.
+/// A client that waits for new entries of the streams `keys`.
 fn waiting(world: &World, keys: &[String]) -> Client {
     let mut client = world.connect();
     let ids = vec!["$"; keys.len()].join(" ");

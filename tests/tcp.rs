@@ -1,4 +1,4 @@
-//! `shardis tcp`: do bytes get to a node and back, whatever happens on either side?
+//! `shardis tcp`: bytes reach a node and come back, even with faults on either side.
 
 use crate::harness::client::ReadError;
 use crate::harness::processes::{Finished, Process, free_port, run, shardis_binary};
@@ -14,7 +14,7 @@ struct Tcp {
 }
 
 impl Tcp {
-    /// In front of whatever listens on `ports`, or will.
+    /// In front of the present or future nodes on `ports`.
     fn over(ports: &[u16], flags: &[&str]) -> Tcp {
         let list: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let nodes = format!("--nodes={}", list.join(","));

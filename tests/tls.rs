@@ -16,7 +16,7 @@ struct World {
     tls_port: u16,
 }
 
-/// How often other ports are tried, if somebody else has taken one meanwhile.
+/// Number of attempts with other ports, if another process has taken one meanwhile.
 const ATTEMPTS: usize = 5;
 
 impl World {
@@ -42,7 +42,7 @@ impl World {
         Dialect::trusting(&self.authority).connect(self.tls_port).expect("they agree")
     }
 
-    /// What the proxy counted, from INFO.
+    /// A count in the proxy's INFO.
     fn count(&self, field: &str) -> u64 {
         let info = Client::connect(self.proxy.port).command(&[b"INFO", b"stats"]);
         let text = String::from_utf8_lossy(&info).into_owned();

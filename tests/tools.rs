@@ -164,7 +164,7 @@ fn redis_exporter_finds_the_metrics_of_one_redis() {
     }
 }
 
-/// What the exporter on `port` tells of the Redis on `target`: by metric, all its samples.
+/// The samples of the exporter on `port` for the Redis on `target`, by metric.
 fn scrape(port: u16, target: u16) -> BTreeMap<String, String> {
     let mut stream =
         poll_until("the exporter listens", || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok());

@@ -1,11 +1,11 @@
-//! Transactions and commands that wait, through the proxy and directly at a Redis: what clients do one after the other
-//! brings the same replies, byte for byte, and nothing of one client reaches another.
+//! Transactions and commands that wait, through the proxy and directly at a Redis. Requests of clients in the same order get
+//! the same replies, byte for byte, and no state of one client reaches another.
 
 use crate::harness::oracle::{Oracle, OracleClient};
 use crate::harness::{Client, PATIENCE, RedisServer, World, poll_until, seed_for, show};
 use stdx::Prng;
 
-/// What two clients do in turn: the client's number, then its request. Keys share a shard unless they say otherwise.
+/// Requests of two clients in turn: the client's number, then its request. Keys share a shard unless they say otherwise.
 pub(crate) const SCENES: &[&[&str]] = &[
     &["0 MULTI", "0 SET a{t} 1", "0 INCR a{t}", "0 GET a{t}", "0 EXEC", "0 GET a{t}"],
     &["0 MULTI", "0 EXEC", "0 EXEC", "0 DISCARD", "0 MULTI", "0 MULTI", "0 SET a{t} 1", "0 EXEC"],
@@ -15,7 +15,7 @@ pub(crate) const SCENES: &[&[&str]] = &[
     &["0 MULTI", "0 EXEC now", "0 SET a{t} 1", "0 EXEC"],
     &["0 MULTI", "0 DISCARD now", "0 EXEC"],
     &["0 MULTI", "0 SAVE", "0 EXEC"],
-    // What shardis answers itself stands at its place, and happens with EXEC.
+    // Commands that shardis answers itself stand at their place, and run with EXEC.
     &[
         "0 MULTI",
         "0 CLIENT SETNAME x",
@@ -35,7 +35,7 @@ pub(crate) const SCENES: &[&[&str]] = &[
         "0 EXEC",
         "0 CLIENT GETNAME",
     ],
-    // All shards are asked, behind what the transaction has done.
+    // All shards are asked, behind the transaction's writes.
     &["0 SET a{t} 1", "0 SET b 1", "0 MULTI", "0 SET c 1", "0 DBSIZE", "0 EXEC", "0 DBSIZE"],
     &[
         "0 MULTI",
@@ -184,7 +184,7 @@ pub(crate) const SCENES: &[&[&str]] = &[
     &["0 CLIENT UNBLOCK 999999", "0 CLIENT UNBLOCK x", "0 CLIENT UNBLOCK 1 x", "0 CLIENT UNBLOCK 1 ERROR x"],
 ];
 
-/// The words of a line; what stands between single quotes is one.
+/// The words of a line; text between single quotes is one word.
 fn words(line: &str) -> Vec<Vec<u8>> {
     let mut parts = line.split('\'');
     let mut words: Vec<Vec<u8>> = Vec::new();
@@ -195,7 +195,7 @@ fn words(line: &str) -> Vec<Vec<u8>> {
     words
 }
 
-/// What an oracle says to such a line.
+/// An oracle's replies to such a line.
 fn ask_oracle(oracle: &mut OracleClient, line: &str) -> Vec<String> {
     let words = words(line);
     let replies = oracle.command(&words.iter().map(Vec::as_slice).collect::<Vec<_>>());
@@ -232,7 +232,7 @@ fn what_two_clients_do_in_turn_is_answered_as_by_redis() {
     }
 }
 
-/// Requests that leave something behind in a client's session, or depend on what another has left.
+/// Requests that change a client's session, or depend on another client's state.
 const TENANT: &[&str] = &[
     "MULTI",
     "MULTI",
@@ -276,7 +276,7 @@ fn tenants_whose_sessions_differ_never_meet() {
     for step in 0..4000 {
         let at = prng.below(tenants.len() as u64) as usize;
         if prng.one_in(40) {
-            // One goes, with whatever it has begun, and another comes: perhaps on the connections that were its own.
+            // One client leaves with all its state, and another comes: perhaps on the same links.
             let (redis, shardis) = connect();
             tenants[at] = (redis, shardis, Begun::default());
             continue;
@@ -397,7 +397,7 @@ fn pushed_elements_are_popped_once_or_still_there() {
             _ => {}
         }
     }
-    // All who still wait get one, so that it is known what is on its way.
+    // All waiting clients get one, so that the elements under way are known.
     while pushed - popped.len() < waiters.len() {
         pushed += 1;
         other.command(&[b"RPUSH", queue.as_bytes(), pushed.to_string().as_bytes()]);
@@ -412,7 +412,7 @@ fn pushed_elements_are_popped_once_or_still_there() {
     assert_eq!(count + left, pushed, "nothing is lost");
 }
 
-/// What BLPOP has popped.
+/// The element that BLPOP popped.
 fn element_of(reply: &[u8]) -> String {
     let element = resp::reply::elements(reply).expect("an array").last().expect("two elements");
     String::from_utf8_lossy(element).into_owned()

@@ -13,7 +13,7 @@ fn unix_client(path: &Path) -> Client {
     Client::over(Wire::unix(path))
 }
 
-/// What CLIENT INFO says of `client` behind `field=`.
+/// The value of `field=` for `client` in CLIENT INFO.
 fn client_field(client: &mut Client, field: &str) -> String {
     let info = String::from_utf8_lossy(&client.command(&[b"CLIENT", b"INFO"])).into_owned();
     let value = info.split_whitespace().find_map(|word| word.strip_prefix(field)?.strip_prefix('='));
@@ -65,7 +65,7 @@ fn a_socket_that_was_left_over_is_taken_and_one_in_use_is_not() {
     assert_eq!(finished.code, Some(1), "{finished:?}");
     assert!(finished.stderr.contains("in use; choose another with --unixsocket"), "{finished:?}");
     assert_eq!(unix_client(&path).ask("PING"), "+PONG\\r\\n");
-    // SIGKILL: nobody removes the file.
+    // After SIGKILL, no process removes the file.
     drop(proxy);
     assert!(path.exists());
     let _next = Proxy::start(&["--port=0", &flag]);
@@ -154,7 +154,7 @@ fn who_sends_no_proxy_header_is_closed_and_named_in_the_log() {
         let own = client.stream().local_addr().expect("connected").to_string();
         client.send(bytes);
         let (said, ended) = client.read_to_end();
-        // What was not read may make it a reset.
+        // Unread bytes may make it a reset.
         assert!(said.is_empty() && matches!(ended, ReadError::Closed { .. } | ReadError::Reset), "{ended:?}");
         poll_until(reason, || {
             let output = proxy.output();

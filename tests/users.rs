@@ -1,4 +1,4 @@
-//! Users and passwords in front of real nodes: what one Redis with the same users answers, shardis answers.
+//! Users and passwords in front of real nodes: shardis answers as one Redis with the same users does.
 
 use crate::harness::client::Client;
 use crate::harness::processes::{run, shardis};
@@ -65,7 +65,7 @@ fn oracle() -> (RedisServer, File) {
     (oracle, file)
 }
 
-/// What clients say who come and go, wherever users are known.
+/// Requests of clients that come and go, wherever users are known.
 const GREETINGS: &[&[&str]] = &[
     &["GET wonder:1", "PING", "nosuchcommandatall\0", "GET", "AUTH", "AUTH a b c", "SELECT 0", "QUIT"],
     &[
@@ -103,7 +103,7 @@ pub(crate) fn expect_alike(oracle: &RedisServer, world: &World, conversations: &
     }
 }
 
-/// What clients say whom shardis knows.
+/// Requests of clients that shardis knows.
 const CONVERSATIONS: &[&[&str]] = &[
     &[
         "AUTH wrong",
@@ -245,8 +245,8 @@ fn ask(client: &mut Client, line: &str) -> Vec<u8> {
     client.command(&args)
 }
 
-/// The reply without what is each server's own: the order of single commands in a user's text, lists of clients, and the
-/// advice that newer nodes give more exactly than shardis.
+/// The reply without parts that differ between servers: the order of single commands in a user's text, lists of clients, and
+/// more exact advice of newer nodes.
 fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply).replace("HELLO <proto> AUTH", "HELLO AUTH");
     let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];
@@ -314,7 +314,7 @@ fn one_password_for_all_is_said_first() {
     assert_eq!(client.ask("GET a"), NO_AUTH);
     assert_eq!(client.ask("AUTH first-pass"), r"+OK\r\n");
     assert_eq!(client.ask("GET a"), r"$-1\r\n");
-    // Another password is asked for from then on; who is in stays in.
+    // Another password is required from then on; logged-in clients stay.
     file.write("second-pass\n");
     world.proxy.signal("HUP");
     poll_until("the new password", || (world.connect().ask("AUTH second-pass") == r"+OK\r\n").then_some(()));
@@ -412,13 +412,13 @@ fn users_are_written_to_their_file_whole_or_not_at_all() {
         assert_eq!(std::fs::read_dir(&folder).unwrap().count(), 1, "nothing is left beside it");
         assert_eq!(admin.ask("ACL LOAD"), r"+OK\r\n");
         assert_eq!(admin.command(&[b"ACL", b"LIST"]), listed);
-        // Without the file that is to be replaced, nobody knows who may read it.
+        // Without the file that would be replaced, its permissions are unknown.
         std::fs::rename(&path, folder.join("elsewhere")).unwrap();
         assert!(admin.ask("ACL SAVE").starts_with("-ERR There was an error trying to save the ACLs."));
         std::fs::rename(folder.join("elsewhere"), &path).unwrap();
         poll_until("the line in the log", || world.proxy.output().contains("user save failed").then_some(()));
     }
-    // Another process finds what this one has written.
+    // Another process finds the saved users.
     let world = World::with_flags(1, &["--workers=1", &flag]);
     assert_eq!(world.connect().ask("AUTH bob builder"), r"+OK\r\n");
     std::fs::remove_dir_all(&folder).unwrap();

@@ -4,7 +4,7 @@
 use crate::harness::World;
 use crate::harness::server::server;
 
-/// Requests for the shard of their key, in this order, and what is answered where there is such a command.
+/// Requests for the shard of their key, in this order, and the replies where the command exists.
 const OF_ONE_KEY: &[(&str, &str)] = &[
     ("HSET h{t} f v g w", r":2\r\n"),
     ("HEXPIRE h{t} 1000 FIELDS 1 f", r"*1\r\n:1\r\n"),

@@ -1,8 +1,7 @@
 //! Programs that use shardis through client libraries, as its users do: over four nodes and over the embedded store.
 //!
-//! The programs are in the folders beside this file, `README.md` there is what they and this module agreed on. They are
-//! prepared by `cargo xtask clients`; here they are started, heard and judged. What a library does is looked at in the
-//! programs only.
+//! The programs are in the folders beside this file; `README.md` there defines their interface. `cargo xtask clients` prepares
+//! them. This module starts them, reads their output, and judges it. Only the programs depend on a library's behaviour.
 
 mod program;
 mod verdict;
@@ -89,13 +88,13 @@ tests! {
     }
 }
 
-/// It repeats by itself what it takes for not carried out, and more than others do.
+/// It repeats requests that it takes for not carried out, more often than other libraries do.
 #[test]
 fn go_redis_writes_nothing_twice_when_nodes_cut_connections() {
     run_with("go", "go", "go-redis", Setup::Faults, &WRITES);
 }
 
-/// What is behind the proxy.
+/// The nodes behind the proxy.
 #[derive(Clone, Copy)]
 enum Setup {
     /// Four redis-servers.
@@ -128,7 +127,7 @@ impl Setup {
     }
 }
 
-/// What a program is to report, and what it wants of the proxy.
+/// The checks that a program must report, and the flags that it needs of the proxy.
 struct Expected {
     checks: &'static [&'static str],
     /// More flags of the proxy.
@@ -193,7 +192,7 @@ fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
     Some(path)
 }
 
-/// A proxy, and what is behind it.
+/// A proxy, and the nodes behind it.
 struct Served {
     proxy: Proxy,
     nodes: Vec<RedisServer>,
@@ -212,7 +211,7 @@ impl Served {
         Served { proxy: proxy_over(&nodes, 0, &flags), nodes, flags }
     }
 
-    /// Ends the proxy as an operator does, and starts it on the same port. The nodes keep what they have.
+    /// Ends the proxy with SIGTERM, and starts it on the same port. The nodes keep their data.
     fn restart(&mut self) {
         self.proxy.signal("TERM");
         let status = self.proxy.wait();
@@ -220,7 +219,7 @@ impl Served {
         self.proxy = proxy_over(&self.nodes, self.proxy.port, &self.flags);
     }
 
-    /// Every node closes all connections, with whatever is in flight on them.
+    /// Every node closes all connections, with all requests in flight.
     fn cut(&self) {
         for node in &self.nodes {
             assert!(node.connect().ask("CLIENT KILL TYPE normal SKIPME yes").starts_with(':'));

@@ -1,4 +1,4 @@
-//! A program as a child process: what it prints line by line, the one question that it asks, and its end.
+//! A program as a child process: its output line by line, the one question that it asks, and its end.
 
 use crate::harness::{PATIENCE, poll_for};
 use std::io::{BufRead, BufReader, Read, Write};
@@ -15,7 +15,7 @@ pub(super) struct Program {
     child: Child,
     stdin: ChildStdin,
     stdout: Receiver<String>,
-    /// What came from `stdout` so far.
+    /// Lines of `stdout` so far.
     lines: Vec<String>,
     stderr: Arc<Mutex<Vec<u8>>>,
 }
@@ -31,8 +31,8 @@ impl Program {
         Program { child, stdin, stdout, lines: Vec::new(), stderr }
     }
 
-    /// Hears it until it ends, calls `restart` when it asks for that, and gives its exit code. An error says what it
-    /// did instead of ending.
+    /// Reads its output until it ends, calls `restart` when it asks for that, and returns its exit code. An error describes its
+    /// behaviour if it does not end.
     pub(super) fn listen(&mut self, mut restart: impl FnMut()) -> Result<Option<i32>, String> {
         let deadline = Instant::now() + TIME_MAX;
         loop {
@@ -95,7 +95,7 @@ fn lines_of(stream: impl Read + Send + 'static) -> Receiver<String> {
     receiver
 }
 
-/// What comes from `stream`, as it comes.
+/// Collects the bytes of `stream` in the background.
 fn all_of(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     let all = Arc::new(Mutex::new(Vec::new()));
     let growing = Arc::clone(&all);
@@ -108,7 +108,7 @@ fn all_of(mut stream: impl Read + Send + 'static) -> Arc<Mutex<Vec<u8>>> {
     all
 }
 
-/// What `script` prints and how it ends, with the number of restarts that it asked for.
+/// The end of `script`, its output, and the number of restarts that it asked for.
 #[cfg(test)]
 fn listen_to(script: &str) -> (Result<Option<i32>, String>, String, usize) {
     let mut command = Command::new("sh");

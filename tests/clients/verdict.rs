@@ -1,6 +1,6 @@
 //! Whether a program's lines are those that a program prints for which all is well.
 
-/// What every program checks, in any order. It may have more, never less: a check that was forgotten must not pass.
+/// The checks of every program, in any order. A program may have more, but not fewer: a forgotten check must not pass.
 pub(super) const CHECKS: &[&str] = &[
     "connect",
     "strings",
@@ -62,7 +62,7 @@ pub(super) const QUEUE_CHECKS: &[&str] = &["jobs"];
 /// Two names for one check: the second is for libraries that are not asynchronous.
 const CONCURRENCY: [&str; 2] = ["async", "concurrent"];
 
-/// What is wrong with a program of these `checks` that printed `lines` and ended with `code`. Nothing, if all is well.
+/// The faults of a program with these `checks` that printed `lines` and ended with `code`. Empty if there are none.
 pub(super) fn problems(checks: &[&str], lines: &[String], code: Option<i32>) -> Vec<String> {
     let (mut problems, mut reported) = (Vec::new(), Vec::new());
     let mut code_expected = 0;

@@ -1,11 +1,11 @@
-//! The corpus: inputs that parsers see differently, and what each must lead to.
+//! The corpus: inputs that parsers interpret differently, and the required result of each.
 
-/// What an input must lead to.
+/// The required result of an input.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Expect {
     /// The bytes that a real Redis answers, and the connection's end if Redis ends it.
     AsRedis,
-    /// These bytes, then the connection's end, where Redis accepts what we must not, or waits for ever.
+    /// These bytes, then the connection's end. Redis accepts the input or waits without end; shardis must not.
     Refused(&'static [u8]),
     /// These bytes, and the connection goes on, where Redis does something else.
     Answered(&'static [u8]),
@@ -115,7 +115,7 @@ pub(crate) const ITEMS: &[Item] = &[
     nul_in_line(b"PI\0NG\r\n"),
     nul_in_line(b"PING\0\r\n"),
     nul_in_line(b"ECHO \"a\0\"\r\n"),
-    // What asks for nothing.
+    // Inputs without a request.
     as_redis(b"*0\r\n"),
     as_redis(b"*-1\r\n"),
     as_redis(b"*-100\r\n"),

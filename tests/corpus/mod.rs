@@ -1,7 +1,7 @@
 //! Odd input: framed as Redis frames it, or refused, at every place where the network may cut it.
 //!
-//! A proxy that sees other request boundaries than the node behind it lets one client smuggle requests past it; one
-//! that counts replies wrongly hands one client's data to another. `items.rs` holds the inputs, this file sends them.
+//! A proxy that sees other request boundaries than the node behind it lets one client smuggle requests past it. One that counts
+//! replies wrongly gives one client's data to another. `items.rs` holds the inputs, this file sends them.
 
 mod items;
 mod limits;
@@ -13,7 +13,7 @@ use crate::harness::{RedisServer, World, show};
 use items::{Expect, ITEMS, Item};
 use std::cell::RefCell;
 
-/// What an input led to: all bytes before the marker or the end, and which of the two came.
+/// The result of an input: all bytes before the marker or the end, and which of the two came.
 #[derive(Debug, PartialEq, Eq)]
 struct Outcome {
     replies: String,
@@ -76,7 +76,7 @@ fn other_clients_do_not_notice_odd_input() {
     assert!(tally.answered() > 0, "{tally:?}");
 }
 
-/// What `item` must lead to; asks `oracle` where Redis decides.
+/// The required result of `item`; asks `oracle` where Redis decides.
 fn expected(item: &Item, oracle: &Place) -> Outcome {
     let (reply, goes_on) = match item.expect {
         Expect::AsRedis => return oracle.outcome(&[item.bytes]),
@@ -107,13 +107,13 @@ impl Place {
         Place { port: world.proxy.port, bystander, _processes: (None, Some(world)) }
     }
 
-    /// Sends `pieces`, each as a segment of its own, and a marker behind them; reads up to the marker's reply or to
-    /// the end of the connection.
+    /// Sends `pieces`, each as a segment of its own, and a marker behind them. Reads up to the marker's reply or to the end of
+    /// the connection.
     #[track_caller]
     fn outcome(&self, pieces: &[&[u8]]) -> Outcome {
         const MARKER: &[u8] = b"the marker behind odd input";
         let mut client = Client::connect(self.port);
-        // From here on the one thread knows the connection, and serves what is ready in the order of arrival.
+        // From here on the one thread knows the connection, and serves ready sockets in the order of arrival.
         assert_eq!(client.command(&[b"PING"]), b"+PONG\r\n");
         for piece in pieces {
             client.send_if_open(piece);

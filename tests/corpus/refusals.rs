@@ -3,7 +3,7 @@
 use crate::harness::client::{bulk, request};
 use crate::harness::{World, show};
 
-/// What must not reach a node for any client.
+/// Requests that must not reach a node for any client.
 const NEVER_FORWARDED: &[&str] = &[
     "SHUTDOWN",
     "SHUTDOWN NOSAVE",
@@ -25,7 +25,7 @@ const NEVER_FORWARDED: &[&str] = &[
     "CONFIG SET maxmemory 1",
 ];
 
-/// What Redis answers with more than one reply, with none, or by another protocol from then on.
+/// Requests that Redis answers with several replies, with none, or by another protocol from then on.
 const NOT_ONE_REPLY_IN_REDIS: &[&str] = &["SYNC", "PSYNC ? -1", "REPLCONF ACK 0"];
 
 #[test]

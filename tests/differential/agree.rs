@@ -20,7 +20,7 @@ pub(crate) fn disagreement(compare: Compare, expected: &[u8], got: &[u8]) -> Opt
         Compare::Page => page(expected, 1).is_some() && page(expected, 1) == page(got, 1),
         Compare::PageOfPairs => page(expected, 2).is_some() && page(expected, 2) == page(got, 2),
         Compare::Near(distance) => match (as_integer(expected), as_integer(got)) {
-            // What is negative is an answer, not a time.
+            // A negative value is a code, not a time.
             (Some(expected @ 0..), Some(got @ 0..)) => expected.abs_diff(got) <= distance.unsigned_abs(),
             _ => false,
         },
@@ -29,7 +29,7 @@ pub(crate) fn disagreement(compare: Compare, expected: &[u8], got: &[u8]) -> Opt
     (!agree).then(|| format!("replies differ, compared as {compare:?}"))
 }
 
-/// Elements of a reply in groups, sorted: equal if the same groups are there, in whatever order they came.
+/// Elements of a reply in groups, sorted: equal if the same groups are there, in any order.
 type Groups<'a> = Vec<Vec<&'a [u8]>>;
 
 /// The elements of an array reply in groups of `group`.

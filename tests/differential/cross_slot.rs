@@ -1,9 +1,9 @@
-//! What needs its keys together is refused when they are not, in the words of Redis Cluster, and nothing is sent.
+//! Commands that need all keys on one shard are refused otherwise, in the words of Redis Cluster, and no node gets them.
 
 use crate::harness::oracle::Oracle;
 use crate::harness::{World, server};
 
-/// What Redis refuses before it looks for any key, where A and B are keys on two shards.
+/// Requests that Redis refuses before it looks for any key. A and B are keys on two shards.
 const WRONG_IN_ITSELF: &[&str] = &[
     "MSETNX A 1 B",
     "MSETNX A 1 B 2 C",

@@ -1,4 +1,4 @@
-//! Draws requests from templates: what each word in small letters may become, and how a request is spoilt.
+//! Draws requests from templates: values for each word in small letters, and mutations of a request.
 
 use super::table::{ACROSS, Compare, KEYLESS, LARGE, Line, SAME_TAG, SINGLE_KEY, SPLIT};
 use super::template::{Part, Template};
@@ -79,8 +79,8 @@ const TAGS: &[&str] = &["{a}", "{b}", "{c}", "{user:1000}", "{5}"];
 const ODD_ENDS: &[&str] = &["", "", "", "{}", "}", "{", "{a}b", "{{a}}", "a}{b}", " \r\n", "\0", "é{x}"];
 /// Kinds of keys: a command is given one of its kind, mostly.
 const KINDS: &[&str] = &["str", "num", "bits", "hash", "list", "set", "zset", "stream", "hll", "geo"];
-/// Numbers and near-numbers at the borders. No small positive number: as an expiry it would let time decide. No
-/// large one that a node would fill with zeros. No STORE, which would make a key of what is behind it.
+/// Numbers and near-numbers at limits. There is no small positive number: as an expiry it would depend on time. There is no
+/// large one that a node would fill with zeros. There is no STORE, which would make a key of the next argument.
 const SPOILT: &[&[u8]] = &[
     b"",
     b"0",
@@ -115,8 +115,8 @@ impl Draw {
         Draw::over(&tables, seed, payloads, shas)
     }
 
-    /// The same for a proxy that emulates what it cannot split: keys of such commands live anywhere, values may be large,
-    /// and about every third request is such a command.
+    /// The same for a proxy that emulates commands that it cannot split. Keys of such commands live anywhere, values may be
+    /// large, and about every third request is such a command.
     pub(crate) fn across(seed: u64, payloads: Vec<Vec<u8>>, shas: Vec<Vec<u8>>) -> Draw {
         let scattered = (ACROSS, Spread::Scattered);
         let mut tables = vec![
@@ -229,8 +229,8 @@ impl Draw {
                 let kind = self.prng.pick(KINDS);
                 self.key(kind, args);
             }
-            // Kinds of their own, that nothing else writes: long values would take LCS minutes, RESTORE would mix the
-            // others up, and by-lex ranges want equal scores.
+            // Types of keys that no other line writes. Long values would take LCS minutes, RESTORE would mix the others up, and
+            // by-lex ranges need equal scores.
             "short" | "restored" | "lexset" => self.key(word, args),
             "twins" => {
                 let kind = self.prng.pick(KINDS);
@@ -440,7 +440,7 @@ impl Draw {
                 let index = *self.prng.pick(&replaceable);
                 args[index].bytes = self.prng.pick(SPOILT).to_vec();
             }
-            // The last key once more: whatever it is taken for, the request stays on its shard.
+            // The last key once more: the request stays on its shard even if this is taken for a key.
             _ => args.push(Arg { bytes: self.last_key.clone(), is_key: true, is_literal: false }),
         }
     }

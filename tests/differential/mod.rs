@@ -18,7 +18,7 @@ use std::io::Write;
 use table::{ACROSS, EXCUSED, KEYLESS, SAME_TAG, SINGLE_KEY, SPLIT};
 use template::Template;
 
-/// What older nodes say in other words: errors, of which many are shardis's own.
+/// Replies that older nodes word differently: errors, of which many are shardis's own.
 const THE_WORDS: &str = "the words of Redis 7.0";
 /// Requests compared in a normal run, some ten seconds of work; `SHARDIS_DIFF_REQUESTS` asks for more.
 const REQUESTS_DEFAULT: u64 = 250_000;
@@ -125,7 +125,7 @@ fn as_text(bulk: &[u8]) -> String {
     String::from_utf8_lossy(resp::reply::as_bulk(bulk).expect("a bulk")).into_owned()
 }
 
-/// One run: both sides, the drawer, and what was seen.
+/// One run: both sides, the drawer, and the observations.
 struct Comparison {
     seed: u64,
     draw: Draw,
@@ -146,7 +146,7 @@ impl Comparison {
         Comparison::of(seed, World::with_shards(4), true, Draw::new)
     }
 
-    /// With a proxy that emulates what it cannot split.
+    /// With a proxy that emulates commands that it cannot split.
     fn start_across(seed: u64) -> Comparison {
         let flags = ["--cross-shard=emulate", "--cross-shard-bytes-max=64mb"];
         Comparison::of(seed, World::with_flags(4, &flags), false, Draw::across)
@@ -202,7 +202,7 @@ impl Comparison {
         self.compared += batch.len() as u64;
     }
 
-    /// What is emulated takes blanks in front of a number where Redis 7.0 does; Redis 8.0 takes none.
+    /// An emulated command accepts blanks in front of a number where Redis 7.0 does; Redis 8.0 accepts none.
     fn is_comparable(&self, drawn: &Drawn) -> bool {
         let takes_no_blanks = !self.has_two_zeros && matches!(server(), Server::Redis(8.., _));
         !takes_no_blanks || drawn.args.iter().all(|arg| !arg.starts_with(b" "))
@@ -213,7 +213,7 @@ impl Comparison {
             return disagreement(compare, expected, got);
         }
         let (expected, got) = (with_one_zero(expected), with_one_zero(got));
-        // What is emulated has numbers as Redis 7.0 writes them; later ones write 0.1 for 0.10000000000000001.
+        // Emulated commands write numbers as Redis 7.0 does; later versions write 0.1 for 0.10000000000000001.
         if server() == Server::Redis(7, 0) {
             return disagreement(compare, &expected, &got);
         }
@@ -257,7 +257,7 @@ impl Comparison {
         let mut bytes = Vec::new();
         if prng.one_in(60) {
             let nothing: &[&[u8]] = &[b"*0\r\n", b"*-1\r\n", b"\r\n", b"\n", b"  \r\n"];
-            // Valkey takes what follows a line of blanks for lines, even if it is RESP.
+            // After a line of blanks, Valkey takes the rest for lines, even if it is RESP.
             let takes_blanks = !matches!(server(), Server::Valkey(..));
             bytes.extend_from_slice(prng.pick::<&[u8]>(if takes_blanks { nothing } else { &nothing[..4] }));
         }
@@ -371,7 +371,7 @@ fn exchange(client: &mut Client, pieces: &[&[u8]], replies: usize) -> Vec<Vec<u8
     })
 }
 
-/// What DUMP gives for one key of each kind.
+/// The DUMP payloads of one key of each type.
 fn payloads(node: &mut Client) -> Vec<Vec<u8>> {
     let fills = ["SET k 12", "RPUSH k a b 3", "SADD k 1 2", "ZADD k 1 a 2 b", "HSET k a 1", "XADD k 1-1 a b"];
     let dumped = fills.map(|fill| {

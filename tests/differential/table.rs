@@ -13,7 +13,7 @@ pub(crate) enum Compare {
     Page,
     /// `[cursor, pairs]`.
     PageOfPairs,
-    /// Integers that differ by so much at most: clocks moved between the two.
+    /// Integers with at most this difference: clocks moved between the two.
     Near(i64),
     /// The same type and the same number of elements: Redis drew by lot.
     Shape,
@@ -24,7 +24,7 @@ pub(crate) struct Line {
     pub(crate) words: &'static str,
     pub(crate) compare: Compare,
     pub(crate) weight: u64,
-    /// Whether its arguments may be spoilt; not where another argument would let chance decide what is stored.
+    /// Whether its arguments may be mutated; not where another argument would let chance decide the stored value.
     pub(crate) spoilable: bool,
 }
 
@@ -34,11 +34,11 @@ const fn line(words: &'static str, compare: Compare, weight: u64) -> Line {
 const fn exact(words: &'static str) -> Line {
     line(words, Compare::Exact, 20)
 }
-/// What empties the keyspace: once in some thousand requests, so that it fills up in between.
+/// Commands that empty the keyspace: one in some thousand requests, so that it fills up in between.
 const fn seldom(words: &'static str) -> Line {
     line(words, Compare::Exact, 1)
 }
-/// What fills the keyspace, so that the others find something.
+/// Commands that fill the keyspace, so that the others find keys.
 const fn often(words: &'static str) -> Line {
     line(words, Compare::Exact, 150)
 }
@@ -58,7 +58,7 @@ const fn unspoilt(words: &'static str, compare: Compare) -> Line {
     Line { words, compare, weight: 20, spoilable: false }
 }
 
-/// What waits for 10 ms if nothing is there: seldom, since both sides wait. Spoilt, it could wait for ever.
+/// Commands that wait for 10 ms if nothing is there: rare, since both sides wait. A mutated one could wait without end.
 const fn waiting(words: &'static str) -> Line {
     Line { words, compare: Compare::Exact, weight: 5, spoilable: false }
 }
@@ -277,7 +277,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     exact("EVALSHA NOTASHA 1 str"),
     exact("FCALL small 1 str"),
     exact("FCALL_RO small 1 str"),
-    // What is none.
+    // Requests that are invalid.
     exact("OBJECT small any"),
     exact("OBJECT HELP"),
     exact("XGROUP small stream"),
@@ -330,7 +330,7 @@ pub(crate) const ACROSS: &[Line] = &[
     waiting("BZPOPMIN ( zset )+ 0.01"),
     waiting("BZPOPMAX ( zset )+ 0.01"),
     waiting("BZMPOP 0.01 nzsets ( MIN | MAX ) [ COUNT uint ]"),
-    // What is wrong in itself is said in the words of 7.0, which later servers do not use.
+    // Errors in the request itself have the words of 7.0, which later servers do not use.
     unspoilt("XREADGROUP GROUP group consumer COUNT uint STREAMS stream stream > >", Compare::Exact),
 ];
 
@@ -338,7 +338,8 @@ pub(crate) const ACROSS: &[Line] = &[
 pub(crate) const SAME_TAG: &[Line] =
     &[exact("EVAL pairscript 2 str str"), exact("EVAL_RO pairscript 2 any any")];
 
-/// What makes values large, beyond the compact forms in which Redis keeps small ones; compared with emulation only.
+/// Commands that make values large, beyond the compact forms in which Redis keeps small ones. They are compared with emulation
+/// only.
 pub(crate) const LARGE: &[Line] = &[
     exact("SADD set members"),
     exact("SADD set numbers"),
@@ -408,5 +409,5 @@ pub(crate) const EXCUSED: &[(&str, &str)] = &[
     ("watch", "transactions"),
 ];
 
-/// Who is near to whom is drawn by lot when a vector comes in; `versions` sees that they are carried.
+/// The neighbours of a vector are random at insertion; `versions` tests that these commands are carried.
 const APPROXIMATE: &str = "vector sets";

@@ -1,8 +1,11 @@
 //! Request templates: a line of the table, parsed.
 //!
-//! `HSET hash ( field value )+` reads like Redis's own documentation: words in capitals, digits and signs stand for
-//! themselves; words in small letters are drawn (see `draw.rs`); `[ a | b ]` is one of them or nothing, `( a | b )`
-//! one of them, `+` behind a bracket repeats it; `;` begins another request, sent right behind.
+//! `HSET hash ( field value )+` reads like Redis's own documentation:
+//!
+//! * Words in capitals, digits and signs stand for themselves.
+//! * Words in small letters are drawn (see `draw.rs`).
+//! * `[ a | b ]` is one of them or nothing, `( a | b )` one of them. `+` behind a bracket repeats it.
+//! * `;` begins another request, sent right behind.
 
 /// One parsed template.
 pub(crate) struct Template {

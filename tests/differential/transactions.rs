@@ -1,5 +1,5 @@
-//! Random transactions whose keys are on several shards: to one Redis and to shardis with `--transactions=per-shard`. While nobody
-//! else writes, every reply must be the same.
+//! Random transactions whose keys are on several shards: to one Redis and to shardis with `--transactions=per-shard`. While no
+//! other client writes, every reply must be the same.
 
 use super::table::{SINGLE_KEY, SPLIT};
 use super::{Comparison, Draw, Drawn, THE_WORDS, exchange};
@@ -54,7 +54,7 @@ impl Comparison {
                 |drawn: &Drawn| names.contains(&String::from_utf8_lossy(&drawn.args[0]).to_ascii_lowercase());
             drawn.extend(self.draw.next_requests().into_iter().filter(is_one));
         }
-        // What Redis 7.0 refuses when it comes, a later one may take, and so shardis does.
+        // Some requests that Redis 7.0 refuses at once are accepted by later versions, and so by shardis.
         let queued = exchange(&mut self.oracle, &[&transaction(&drawn, b"DISCARD")], drawn.len() + 2);
         let mut queued = queued[1..].iter().map(|reply| reply == b"+QUEUED\r\n");
         drawn.retain(|_| queued.next() == Some(true));

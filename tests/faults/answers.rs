@@ -1,15 +1,15 @@
-//! Answers of the proxy's own that are much longer than their requests: what is held for them, and that others are served
-//! meanwhile. How fast is never judged.
+//! Answers of the proxy's own that are much longer than their requests: the memory for them, and service for others meanwhile.
+//! Speed is never judged.
 
 use crate::harness::client::request;
 use crate::harness::{Client, World, kernel};
 
 /// Each is answered with 190 KB: 57 MB in all.
 const ANSWERS: usize = 300;
-/// What the proxy may hold more than before: a MiB for the client, one answer, and what the allocator keeps.
+/// Allowed growth of the proxy: a MiB for the client, one answer, and the allocator's reserve.
 const GROWTH_MAX: u64 = 16 << 20;
 
-/// A proxy with one worker, and its resident bytes once it has answered what the test asks for.
+/// A proxy with one worker, and its resident bytes once it has answered the test's request.
 fn world() -> (World, Client, Vec<u8>, Option<u64>) {
     let world = World::with_flags(1, &["--workers=1"]);
     let mut other = world.connect();

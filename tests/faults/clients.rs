@@ -7,7 +7,7 @@ use std::io::Write;
 use std::time::{Duration, Instant};
 use stdx::Prng;
 
-/// Enough for what one client may have waiting, far below what it asks for.
+/// Enough for one client's waiting replies, and far below the replies that it asks for.
 const RESIDENT_BYTES_MAX: u64 = 200 << 20;
 
 #[test]
@@ -29,7 +29,7 @@ fn client_that_never_reads_does_not_affect_others() {
     });
     let started = Instant::now();
     while started.elapsed() < Duration::from_secs(2) || !writer.is_finished() {
-        // Whoever waited for the other would be told that its time is up.
+        // A client that waited for the other would time out.
         assert_eq!(honest.ask("PING"), "+PONG\\r\\n");
         for key in &keys {
             assert_eq!(honest.ask(&format!("STRLEN {key}")), ":100000\\r\\n");
@@ -39,7 +39,7 @@ fn client_that_never_reads_does_not_affect_others() {
         }
     }
     writer.join().expect("the writer does not panic");
-    // What it reads at last is whole replies, then perhaps the end; never something else.
+    // The bytes that it finally reads are whole replies, then perhaps the end.
     greedy.set_patience(Duration::from_secs(1));
     let expected = bulk(&vec![b'x'; 100_000]);
     for _ in 0..ASKED {
@@ -132,7 +132,7 @@ fn a_client_that_reads_late_gets_everything_in_order() {
                 (0..REQUESTS).map(|n| format!("SET late:{n} {n}\r\nGET late:{n}\r\n")).collect();
             stream.write_all(pipeline.as_bytes()).expect("the proxy takes it, in its own time");
         });
-        // Not before the proxy has so much waiting that it cares.
+        // The proxy acts only once enough bytes are waiting.
         poll_for(Duration::from_millis(300), || None::<()>);
         for number in 0..REQUESTS {
             assert_eq!(client.read_reply(), b"+OK\r\n");

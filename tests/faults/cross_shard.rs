@@ -1,4 +1,4 @@
-//! Commands over several shards while a node freezes: what is told is true, and nothing is lost.
+//! Commands over several shards while a node freezes: replies are true, and no write is lost.
 
 use crate::harness::{World, poll_until};
 

@@ -1,5 +1,5 @@
-//! Nearly all requests are for one key, or one shard: what the others get meanwhile, and what is held for the flood. How fast
-//! anybody is served is never judged.
+//! Nearly all requests are for one key, or one shard: service for the others meanwhile, and memory for the flood. Speed is
+//! never judged.
 
 use crate::harness::fault::Fault;
 use crate::harness::{Client, World, kernel};
@@ -9,11 +9,11 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const FLOODING: usize = 12;
 /// Requests of one client in one go: some hundred KiB.
 const AT_ONCE: usize = 5_000;
-/// What the proxy may hold more than before: a MiB for each client that floods, and as much for the test's own clients and
-/// what the allocator keeps.
+/// Allowed growth of the proxy: a MiB for each client that floods, and as much for the test's own clients and the allocator's
+/// reserve.
 const GROWTH_MAX: u64 = 32 << 20;
 
-/// What a client of a flood was told.
+/// Replies to a client of a flood.
 #[derive(Default)]
 pub(crate) struct Flooded {
     served: u64,
@@ -92,8 +92,8 @@ fn flood_for_one_shard_does_not_starve_others() {
     others_are_served_beside_a_flood_of(&world, &keys);
 }
 
-/// A worker that always has more to read than a turn takes looks at the clock all the same: else it would make no connections, and
-/// would find no node silent.
+/// A worker that always has more to read than a turn takes must still look at the clock. Otherwise it would make no
+/// connections, and would find no node silent.
 #[test]
 fn a_wait_begins_and_ends_while_its_worker_is_flooded() {
     let world = World::with_flags(1, &["--workers=1"]);

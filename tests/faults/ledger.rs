@@ -31,7 +31,7 @@ fn no_write_is_lost_or_doubled_while_nodes_freeze_and_thaw() {
     ledger.finish(&world).assert_some_failed();
 }
 
-/// What a node has acknowledged it has on its disk, and no restart is a reason to write twice.
+/// An acknowledged write is on the node's disk, and no restart is a reason to write twice.
 #[test]
 fn killed_persistent_nodes_lose_no_acknowledged_write() {
     let directories: Vec<Directory> = (0..2).map(|_| Directory::new()).collect();
@@ -54,7 +54,7 @@ fn killed_persistent_nodes_lose_no_acknowledged_write() {
     ledger.finish(&world).assert_some_failed();
 }
 
-/// What was acknowledged was carried out, whatever becomes of the proxy, and the next one has the same port.
+/// An acknowledged write was carried out even if the proxy dies. The next proxy has the same port.
 #[test]
 fn no_acknowledged_write_is_missing_when_the_proxy_is_killed() {
     const ROUNDS: usize = 5;

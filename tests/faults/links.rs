@@ -1,5 +1,5 @@
-//! Networks between the proxy and its nodes that swallow, forget, delay or lose what is sent. How long it took to find
-//! out is printed (`--nocapture`), never judged: machines are as busy as they are.
+//! Networks between the proxy and its nodes that swallow, forget, delay or lose bytes. The time until the proxy notices is
+//! printed (`--nocapture`), never judged: machines may be busy.
 
 use crate::harness::network::Network;
 use crate::harness::processes::Process;
@@ -30,8 +30,7 @@ fn start(network: &Network, nodes: usize, flags: &[&str]) -> (Vec<Process>, Prox
     (running, Proxy::start(&[&[list.as_str(), "--host=127.0.0.1", "--port=0"], flags].concat()))
 }
 
-/// A client that reads and writes keys of shards that nothing happens to, until it is told to stop. It gives the longest
-/// time that a request took.
+/// A client that reads and writes keys of healthy shards until it is stopped. It returns the longest time of a request.
 struct Witness {
     is_over: Arc<AtomicBool>,
     served: Arc<AtomicU64>,
@@ -70,8 +69,8 @@ impl Witness {
     }
 }
 
-/// A machine that is cut off swallows what is sent to it, and what it has not answered is unknown; then it counts as
-/// down, until it can be reached again.
+/// An isolated machine swallows all bytes, and its unanswered requests have an unknown outcome. Then it counts as down, until
+/// it can be reached again.
 #[test]
 fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
     let Some(network) = Network::new(3) else { return };
@@ -195,7 +194,7 @@ fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
         let accepted = relays[0].accepted();
         assert!(relays[0].forget_all() > 0);
         let asked = Instant::now();
-        // In turn: one key, several shards, and behind a write of another client that nobody can know about.
+        // In turn: one key, several shards, and a read behind a write of another client with unknown outcome.
         match round {
             0 => assert_eq!(reader.ask(&format!("GET {}", keys[0])), "$1\\r\\nv\\r\\n"),
             1 => assert_eq!(reader.ask(&format!("MGET {all}")), "*2\\r\\n$1\\r\\nv\\r\\n$1\\r\\nv\\r\\n"),
@@ -221,7 +220,7 @@ fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
     });
 }
 
-/// The same where both are told.
+/// The same where both sides see the end.
 #[test]
 fn a_connection_that_ends_under_reads_costs_none_of_them() {
     let flags = ["--request-timeout-ms=8000", "--connect-timeout-ms=8000", "--workers=1"];
@@ -251,7 +250,8 @@ fn a_connection_that_ends_under_reads_costs_none_of_them() {
     });
 }
 
-/// Runs stamped clients for so many requests, and until `is_enough`: no reply is anybody else's, and no request fails.
+/// Runs stamped clients for this number of requests, and until `is_enough`. No reply belongs to another client, and no request
+/// fails.
 #[track_caller]
 fn nothing_fails(what: &str, port: u16, requests: u64, is_enough: impl Fn() -> bool) {
     let begun = Instant::now();
@@ -269,7 +269,7 @@ fn delay_and_jitter_cost_time_and_nothing_else() {
     let ms = Duration::from_millis;
     let weathers = [
         ("20 ms, jitter 40 ms", Weather { delay: ms(20), jitter: ms(40), ..Weather::FAIR }),
-        // What a lost packet costs: the kernel sends it again after 200 ms at the earliest.
+        // The cost of a lost packet: the kernel sends it again after 200 ms at the earliest.
         ("stalls of 300 ms", Weather { jitter: ms(2), stalls_one_in: 20, stall: ms(300), ..Weather::FAIR }),
         ("1 Mbit/s", Weather { bytes_per_s: 125_000, delay: ms(5), ..Weather::FAIR }),
     ];
@@ -297,7 +297,7 @@ fn lost_packets_and_narrow_links_cost_time_and_nothing_else() {
         nothing_fails(&format!("{percent} % of all packets lost"), proxy.port, 600, is_enough);
     }
     if network.lose(0, 0) && network.narrow(1, "1mbit") {
-        // Two seconds' worth and more of what passes.
+        // More traffic than passes in two seconds.
         nothing_fails("1 Mbit/s", proxy.port, 8000, || true);
     }
 }

@@ -1,4 +1,4 @@
-//! Nodes that do not keep to the protocol: what they say beyond it must reach nobody.
+//! Nodes that violate the protocol: their excess bytes must reach no client.
 
 use super::{assert_lost, assert_not_sent, assert_timed_out};
 use crate::harness::client::{Client, ReadError, bulk};
@@ -33,7 +33,7 @@ impl Lie {
         Client::connect(self.proxy.port)
     }
 
-    /// Asks for an honest key until it is answered; until then only faults of this shard may be told.
+    /// Asks for an honest key until there is a reply; until then only faults of this shard are permitted.
     #[track_caller]
     fn expect_honest(&self, client: &mut Client) {
         poll_until("an honest answer", || {
@@ -102,7 +102,8 @@ fn a_reply_cut_short_is_never_completed_with_something_else() {
         for len in 1..whole.len() {
             let lie = Lie::about(move |_| Answer::BytesThenClose(whole[..len].to_vec()));
             let mut client = lie.connect();
-            // Nothing was relayed: told as lost. A part was relayed: closed within it. Nothing else is honest.
+            // Without a relayed byte, the request fails as lost. Within a relayed reply, the connection is closed. Nothing else
+            // is honest.
             match client.try_command(&[b"GET", b"evil"]) {
                 Ok(reply) => {
                     assert_lost(&reply, &lie.shard());
@@ -203,7 +204,8 @@ fn deep_and_odd_replies_pass_as_they_are() {
 #[test]
 fn early_reply_is_not_given_to_the_next_request() {
     use std::io::{Read, Write};
-    // Answers PING, does not know INFO, and answers any other bytes with an error at once, long before the value has arrived; then it reads on.
+    // Answers PING, does not know INFO, and answers any other bytes with an error at once, long before the value has arrived.
+    // Then it reads on.
     let listener = std::net::TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
     let port = listener.local_addr().expect("a bound socket has an address").port();
     std::thread::spawn(move || {

@@ -1,5 +1,5 @@
-//! Parts fail: nodes die, freeze, lie; clients vanish or do not read. The rest goes on, and what a client is told is
-//! the contract: `-TRYAGAIN` only where nothing was sent, "outcome unknown" where something may have run.
+//! Parts fail: nodes die, freeze, lie; clients vanish or do not read. The rest goes on, and replies keep the contract.
+//! `-TRYAGAIN` stands only for requests that were not sent, "outcome unknown" for those that may have run.
 
 mod answers;
 mod clients;

@@ -31,7 +31,7 @@ fn unread_replies_are_no_timeouts_after_a_proxy_freeze() {
     poll_for(TIMEOUT + Duration::from_millis(300), || None::<()>);
     world.proxy.thaw();
     let reply = client.read_reply();
-    // On a machine that was away for so long, the request had timed out before the proxy was frozen.
+    // On a machine that stopped for this time, the request had timed out before the proxy was frozen.
     if stopped_after < TIMEOUT / 2 {
         assert_eq!(show(&reply), "$1\\r\\nv\\r\\n");
     }
@@ -128,7 +128,7 @@ fn lost_shard_returns_under_descriptor_shortage() {
         client.set_patience(Duration::from_millis(1));
         client.send_if_open(wait.as_bytes());
     }
-    // All that were told that there is no descriptor ask again.
+    // All clients that were refused for want of descriptors ask again.
     let mut press = || {
         let mut refused = 0;
         for client in &mut waiting {
@@ -190,7 +190,7 @@ fn a_huge_value_passes_both_ways() {
     });
     assert_eq!(client.command(&[b"STRLEN", b"huge"]), format!(":{LEN}\r\n").as_bytes());
     assert!(client.command(&[b"GET", b"huge"]) == bulk(&value), "the value came back changed");
-    // What it took is given back when it is done with: twice more must not add up.
+    // The memory of a transfer is returned afterwards: two more must not add up.
     for _ in 0..2 {
         assert!(client.command(&[b"GET", b"huge"]) == bulk(&value), "the value came back changed");
     }
@@ -241,7 +241,7 @@ fn unread_log_blocks_nothing_and_reports_dropped_lines() {
         assert!(client.read_to_end().0.starts_with(b"-ERR Protocol error"));
     }
     assert_eq!([first, Client::connect(port)].map(|mut client| client.ask("PING")), ["+PONG\\r\\n"; 2]);
-    // Whoever reads now gets what waited, and hears of the rest.
+    // A reading client gets the waiting replies, and an error for the rest.
     let taken = std::thread::spawn(move || {
         let mut text = String::new();
         reader.read_to_string(&mut text).map(|_| text)

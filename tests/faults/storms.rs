@@ -34,7 +34,7 @@ impl Crowd {
         self.connect();
     }
 
-    /// Each client asks once. How many were served; the others must have been told the truth.
+    /// Each client asks once. Returns the number of served clients; the others must get a true error.
     pub(crate) fn ask(&mut self) -> usize {
         for (client, key) in self.clients.iter_mut().zip(&self.keys) {
             client.send(format!("INCR {key}\r\n").as_bytes());
@@ -52,7 +52,7 @@ impl Crowd {
     }
 }
 
-/// What `INFO stats` of a node counts.
+/// The count in a node's `INFO stats`.
 fn connections_received(node: &RedisServer) -> usize {
     let stats = node.connect().ask("INFO stats");
     let rest = stats.split("total_connections_received:").nth(1).expect("it is told");
@@ -87,7 +87,7 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
     for round in 0..2 {
         let ports: Vec<u16> = nodes.iter().map(|node| node.port).collect();
         nodes.iter_mut().for_each(RedisServer::kill);
-        // All clients learn of it, go, and come again; some of them ask while nobody is there.
+        // All clients notice it, leave, and connect again; some of them ask while no node is up.
         assert_eq!(ask_all(&mut crowds), 0);
         crowds.iter_mut().for_each(Crowd::storm);
         assert_eq!(ask_all(&mut crowds), 0);
@@ -109,7 +109,7 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
         for node in &nodes {
             let received = connections_received(node);
             eprintln!("node {} has seen {received} connections", node.port);
-            // One of each worker, one more for what is large, and ours: to see that it is up, and to ask it this.
+            // One link of each worker, one more for large values, and the test's own two connections.
             assert!(received <= PROXIES * WORKERS * 2 + 10, "{received} connections for {PROXIES} proxies");
         }
     }
@@ -120,8 +120,8 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
     }
 }
 
-/// Who waits for an element has a connection of its own to the node, as with Redis itself: when all come again at once, those
-/// who only read and write do not wait for them.
+/// A client that waits for an element has a link of its own, as with Redis itself. When all connect again at once, clients that
+/// only read and write do not wait for these.
 #[test]
 fn a_storm_of_those_who_wait_stops_nobody_else() {
     let mut node = RedisServer::start();

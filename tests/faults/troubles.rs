@@ -1,5 +1,5 @@
-//! Nodes that are there and do not do as they are asked. What they say reaches clients as it is, and a node
-//! that loads its data is not used before it has.
+//! Nodes that are up and refuse requests. Clients get their errors unchanged, and a node that loads its data is not used before
+//! it has.
 
 use crate::harness::certificates::Directory;
 use crate::harness::{Client, Proxy, RedisServer, World, poll_until, show};
@@ -56,7 +56,7 @@ fn a_node_that_loads_is_not_used_before_it_has_all() {
     assert_eq!(node.connect().ask("SAVE"), "+OK\\r\\n");
     let port = node.port;
     node.kill();
-    // Each key takes it 20 ms, and it looks at its sockets meanwhile: so long that it is tried some times.
+    // Each key takes 20 ms to load, and the node looks at its sockets meanwhile: long enough for several attempts.
     let slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
     let options = [&options[..], &slow].concat();
     // This returns when the node has said PONG, past the proxy, which is asked all the time.

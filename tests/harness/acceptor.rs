@@ -22,7 +22,7 @@ impl Acceptor {
                 if is_over.load(Ordering::SeqCst) {
                     return;
                 }
-                // One that is gone already is nobody's loss.
+                // A connection that has ended already is ignored.
                 stream.into_iter().for_each(&take);
             }
         });

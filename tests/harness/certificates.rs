@@ -42,7 +42,7 @@ impl Drop for Directory {
     }
 }
 
-/// Who signs certificates.
+/// The issuer of certificates.
 pub(crate) struct Authority {
     /// Its own certificate, in PEM.
     pub(crate) certificate: String,
@@ -79,11 +79,11 @@ impl Authority {
 
 /// How a client of a test speaks TLS.
 pub(crate) struct Dialect<'a> {
-    /// Whom it trusts.
+    /// The authority that it trusts.
     pub(crate) authority: &'a Authority,
-    /// What it shows.
+    /// The certificate that it shows.
     pub(crate) identity: Option<&'a Identity>,
-    /// Whom it asks for.
+    /// The server name that it asks for.
     pub(crate) name: &'a str,
     pub(crate) versions: &'a [&'static SupportedProtocolVersion],
 }

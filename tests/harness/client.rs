@@ -1,4 +1,4 @@
-//! A blocking RESP2 client that shows raw bytes: what came, exactly, or how the connection ended.
+//! A blocking RESP2 client that returns raw bytes: exactly the received ones, or how the connection ended.
 
 use super::wire::Wire;
 use super::{PATIENCE, kernel, poll_for, poll_until, show};
@@ -18,13 +18,13 @@ pub(crate) struct Client {
 /// Why there is no reply.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum ReadError {
-    /// The other side closed in order; so many bytes of an unfinished reply had come.
+    /// The other side closed in order, after this number of bytes of an unfinished reply.
     Closed { partial: usize },
     /// The connection was reset.
     Reset,
     /// Nothing for as long as a test waits.
     Timeout,
-    /// What came is no RESP.
+    /// The received bytes are no RESP.
     NotResp(ReplyError),
 }
 
@@ -53,7 +53,7 @@ impl Client {
         Client { wire, unread: Vec::new(), scanner: Scanner::default() }
     }
 
-    /// What it speaks over, with nothing read ahead.
+    /// Its transport, with nothing read ahead.
     pub(crate) fn into_wire(self) -> Wire {
         assert!(self.unread.is_empty(), "what was read is not on the wire any more");
         self.wire
@@ -80,8 +80,7 @@ impl Client {
         let _ = self.wire.write_all(bytes);
     }
 
-    /// Waits until the other side has read all that was sent (or is gone), so that what is sent next arrives apart
-    /// from it.
+    /// Waits until the other side has read all sent bytes (or is gone), so that the next bytes arrive apart from them.
     pub(crate) fn wait_until_read(&self) {
         let (Ok(local), Ok(peer)) = (self.stream().local_addr(), self.stream().peer_addr()) else { return };
         // Bounded: that a server leaves bytes unread is not this wait's business to find out.
@@ -188,7 +187,7 @@ impl Client {
         self.wire.finish();
     }
 
-    /// Ends the connection with RST instead of FIN: what a crashed machine or a killed container looks like.
+    /// Ends the connection with RST instead of FIN, as after a crashed machine or a killed container.
     pub(crate) fn reset(self) {
         let socket = socket2::SockRef::from(self.stream());
         socket.set_linger(Some(Duration::ZERO)).expect("a socket takes options");

@@ -8,9 +8,9 @@ use std::net::{Shutdown, TcpStream};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// What the fake does with one request.
+/// The fake's reaction to one request.
 pub(crate) enum Answer {
-    /// Sends these bytes, whatever they are.
+    /// Sends these bytes, valid or not.
     Bytes(Vec<u8>),
     /// Sends these bytes and ends the connection.
     BytesThenClose(Vec<u8>),
@@ -63,7 +63,7 @@ impl FakeNode {
     /// Sends `bytes` unasked on every open connection, and gives their number.
     pub(crate) fn inject(&self, bytes: &[u8]) -> usize {
         let mut open = self.shared.open.lock().expect("no lock holder panics");
-        // The other side may be closing just now; then there is nobody left to be misled.
+        // The other side may be closing just now; then there is no reader to mislead.
         open.iter_mut().filter_map(|(_, stream)| stream.write_all(bytes).ok()).count()
     }
 
@@ -140,7 +140,7 @@ impl Shared {
     }
 }
 
-/// What a proxy asks a node on its own account.
+/// The reply to a proxy's own requests.
 fn housekeeping(args: &[Vec<u8>]) -> Option<Answer> {
     let name = args[0].to_ascii_uppercase();
     let reply: &[u8] = match (&name[..], args.len()) {

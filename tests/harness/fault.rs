@@ -2,7 +2,7 @@
 
 use super::show;
 
-/// What an error says of a request.
+/// The state of a request by its error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     /// `-TRYAGAIN …`: never sent.

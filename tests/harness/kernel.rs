@@ -1,5 +1,5 @@
-//! What the kernel says about sockets and processes: `/proc` of Linux. Elsewhere the answers are neutral, which makes
-//! the tests weaker there, never wrong.
+//! The kernel's facts about sockets and processes: `/proc` of Linux. On other systems the answers are neutral, which makes the
+//! tests weaker there, never wrong.
 
 use std::fs;
 
@@ -77,7 +77,7 @@ fn processes(is_meant: impl Fn(&Stat) -> bool) -> Vec<u32> {
     pids.filter(|&pid| stat_of(pid).is_some_and(|stat| is_meant(&stat))).collect()
 }
 
-/// What `/proc/PID/stat` says.
+/// The fields of `/proc/PID/stat`.
 struct Stat {
     state: String,
     parent: u32,

@@ -1,7 +1,7 @@
 //! The ledger: every write is noted with the answer that its client got, and looked up in the nodes afterwards.
 //!
-//! An acknowledged write must be there exactly once, a write that was not sent must be absent, and a write of unknown outcome
-//! may be there once.
+//! An acknowledged write must be there exactly once. A write that was not sent must be absent. A write of unknown outcome may
+//! be there once.
 
 use super::fault::Fault;
 use super::{Client, World, poll_until, show};
@@ -12,7 +12,7 @@ use std::thread::JoinHandle;
 
 const CLIENTS: usize = 6;
 
-/// What a client was told of one write.
+/// The reported outcome of one write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Told {
     Ok,
@@ -161,7 +161,7 @@ fn write(port: u16, id: usize, keys: &[String], shared: &Shared) -> Vec<Note> {
     notes
 }
 
-/// What the answer to RPUSH says.
+/// The outcome that a reply to RPUSH reports.
 fn told(reply: &[u8]) -> Told {
     match Fault::of(reply) {
         Some(Fault::NotSent) => Told::NotSent,

@@ -1,4 +1,4 @@
-//! Real topologies, as `shardis local` starts them: clusters, sentinels with what they watch.
+//! Real topologies, as `shardis local` starts them: clusters, and sentinels with the primaries that they watch.
 
 use super::processes::{Process, shardis_binary};
 use super::{Client, kernel, poll_for, poll_until, server};
@@ -21,7 +21,7 @@ impl Local {
     pub(crate) fn start(arguments: &[&str]) -> Local {
         let usual = ["--json", "--binary", server::program()];
         let mut process = Process::spawn(local(&[&usual, arguments].concat()), "shardis local");
-        // It ends by itself, and says what it has waited for, if it takes too long.
+        // If it takes too long, it ends by itself and prints the reason.
         let addresses = poll_for(READY_MAX, || {
             let said = process.output();
             assert!(process.ended().is_none(), "it ended instead: {said}");
@@ -75,8 +75,8 @@ impl Local {
     }
 }
 
-/// Has a sentinel look at its nodes, and tell the others what it knows, twice a second and not every ten. And that a loaded
-/// machine stops it for seconds is no reason for it to trust its clock no more, and to do nothing for half a minute.
+/// Has a sentinel look at its nodes and publish its state twice a second instead of every ten seconds. A loaded machine that
+/// stops it for seconds must not start its tilt mode, in which it does nothing for half a minute.
 fn hasten(port: u16) {
     let words = "SENTINEL DEBUG INFO-PERIOD 500 PUBLISH-PERIOD 500 TILT-TRIGGER 60000";
     let said = Client::connect(port).ask(words);
@@ -133,7 +133,7 @@ pub(crate) fn kill_node(port: u16) {
     assert!(run_kill(pid), "it runs no more");
 }
 
-/// What the node at `port` says to ROLE, as text; `None` if it does not answer, as while it starts, or takes another role.
+/// The reply of the node at `port` to ROLE, as text. `None` if it does not answer, as during its start or a change of role.
 pub(crate) fn role(port: u16) -> Option<String> {
     let reply = Client::try_connect(port)?.try_command(&[b"ROLE"]).ok()?;
     Some(reply.escape_ascii().to_string())

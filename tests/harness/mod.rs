@@ -1,4 +1,4 @@
-//! What every test stands on: nodes, the proxy in front of them, clients, and waiting with a deadline.
+//! The base of every test: nodes, the proxy in front of them, clients, and waiting with a deadline.
 
 pub(crate) mod acceptor;
 pub(crate) mod certificates;
@@ -49,7 +49,7 @@ impl World {
         Client::connect(self.proxy.port)
     }
 
-    /// What the proxy calls shard `index` in errors: its node's address.
+    /// Name of shard `index` in the proxy's errors: its node's address.
     pub(crate) fn shard_name(&self, index: usize) -> String {
         format!("127.0.0.1:{}", self.nodes[index].port)
     }
@@ -74,8 +74,8 @@ impl World {
     }
 }
 
-/// Where redis-sharding (the SML version, our default) puts `key`: zlib's CRC-32 of the tag at the key's end, or of
-/// the whole key, modulo the number of nodes. Written again here, independently of the topology crate.
+/// The shard of `key` in redis-sharding (the SML version, our default): zlib's CRC-32 of the tag at the key's end, or of the
+/// whole key, modulo the number of nodes. It is written again here, independently of the topology crate.
 pub(crate) fn shard_of(key: &[u8], shards: usize) -> usize {
     let hashed = match (key.last(), key.iter().rposition(|&byte| byte == b'{')) {
         (Some(b'}'), Some(open)) => &key[open + 1..key.len() - 1],

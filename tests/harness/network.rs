@@ -1,5 +1,5 @@
 //! Machines of their own, for nodes: network namespaces that are joined by a bridge. The proxy and the tests are outside of
-//! all. Needs root, and `ip` (iproute2); what drops packets needs `nft` (nftables), what narrows a link `tc` (iproute2).
+//! all. Needs root, and `ip` (iproute2); packet loss needs `nft` (nftables), limited bandwidth `tc` (iproute2).
 
 use super::Client;
 use super::processes::{Process, run};
@@ -26,7 +26,7 @@ impl Network {
         let subnet = format!("10.{}.{}", 128 + pid % 100, (pid / 100 + count) % 250);
         let network = Network { name, subnet, size };
         let bridge = network.bridge();
-        // Of its own, and not that of a cable: a cable that is cut off would take for itself what comes for the bridge.
+        // An address of its own, and not that of a cable: an isolated cable would take packets for the bridge.
         let [_, high, middle, low] = pid.to_be_bytes();
         let hardware = format!("02:{high:02x}:{middle:02x}:{low:02x}:{:02x}:00", count as u8);
         let made = ip(&["link", "add", &bridge, "address", &hardware, "type", "bridge"])
@@ -36,7 +36,7 @@ impl Network {
         if !all {
             eprintln!("skipped: network namespaces cannot be made here (ip netns needs root)");
         }
-        // What was made so far goes with the value.
+        // All parts made so far are removed with the value.
         all.then_some(network)
     }
 
@@ -73,8 +73,8 @@ impl Network {
             && self.remember(number)
     }
 
-    /// Has the kernel outside keep the hardware address of a namespace, as that of a router would be kept: else it would notice
-    /// that nobody answers for it, and hold back even what asks whether a connection lives.
+    /// Has the kernel outside keep the hardware address of a namespace, as it keeps that of a router. Otherwise it would notice
+    /// that the address does not answer, and hold back even probes of connections.
     fn remember(&self, number: usize) -> bool {
         let mut command = Command::new("ip");
         command.args(["-n", &self.namespace(number), "-o", "link", "show", INSIDE]);
@@ -86,7 +86,7 @@ impl Network {
         })
     }
 
-    /// No packet goes in or out any more, and nobody is told.
+    /// No packet goes in or out any more, without notice.
     pub(crate) fn cut_off(&self, number: usize) {
         assert!(ip(&["link", "set", &self.cable(number), "nomaster"]));
     }
@@ -96,7 +96,8 @@ impl Network {
         assert!(ip(&["link", "set", &self.cable(number), "master", &self.bridge()]));
     }
 
-    /// From now on so many of a hundred packets are lost, in each direction. False, said aloud, where that cannot be had.
+    /// From now on this percentage of packets is lost, in each direction. Returns false, with a message, where that is
+    /// impossible.
     pub(crate) fn lose(&self, number: usize, percent: u32) -> bool {
         let chain = |hook: &str| {
             format!(
@@ -132,7 +133,7 @@ impl Network {
     /// From now on no more than this passes, in each direction. False, said aloud, where that cannot be had.
     pub(crate) fn narrow(&self, number: usize, rate: &str) -> bool {
         let shape = |command: &mut Command, device: &str| {
-            // What waits for more than a second and a half is lost.
+            // Packets that wait for more than a second and a half are lost.
             let words = ["qdisc", "replace", "dev", device, "root", "tbf", "rate", rate];
             command.args(words).args(["burst", "16kb", "latency", "1500ms"]);
             command.stderr(Stdio::null()).status().is_ok_and(|status| status.success())
@@ -156,13 +157,13 @@ impl Network {
     pub(crate) fn start_node(&self, number: usize, options: &[&str]) -> Process {
         let mut command = self.inside(number, super::server::program());
         command.args(["--port", "6379", "--bind", "0.0.0.0", "--protected-mode", "no", "--save", ""]);
-        // In the folder for all it would load what the replica of another test has left there.
+        // In the folder for all tests it would load a snapshot of another test's replica.
         let snapshot = format!("{}-{number}.rdb", self.name);
         command.args(["--dbfilename", &snapshot, "--dir"]).arg(std::env::temp_dir()).args(options);
         Process::spawn(command, "redis-server")
     }
 
-    /// redis-cli in a namespace, with these arguments; what it says.
+    /// The output of redis-cli in a namespace, with these arguments.
     pub(crate) fn cli(&self, number: usize, args: &[&str]) -> String {
         let mut command = self.inside(number, "redis-cli");
         command.args(args);
@@ -183,7 +184,7 @@ impl Network {
     }
 }
 
-/// What the device of each namespace is called in it.
+/// Name of the device in each namespace.
 const INSIDE: &str = "net0";
 
 impl Drop for Network {

@@ -1,11 +1,11 @@
-//! Who says what is right: single servers, to which the same is said as to shardis.
+//! The source of expected replies: single servers, which get the same requests as shardis.
 
 use super::server::{self, server};
 use super::{Client, RedisServer};
 use command::Server;
 
-/// A Redis 7.0, whose words shardis has where it answers itself; and where nodes are of another version, one of them too,
-/// whose words are those of what is forwarded. Shardis must say what one of them says.
+/// A Redis 7.0, whose words shardis uses for its own answers. Where nodes have another version, also a server of that version,
+/// whose words are those of forwarded requests. Shardis must answer as one of them does.
 pub(crate) struct Oracle {
     servers: Vec<RedisServer>,
 }
@@ -31,7 +31,7 @@ pub(crate) struct OracleClient {
 }
 
 impl OracleClient {
-    /// Sends `args` and gives what each server says: the one that is as the nodes are comes last.
+    /// Sends `args` and returns each server's reply. The server with the nodes' version comes last.
     pub(crate) fn command(&mut self, args: &[&[u8]]) -> Vec<Vec<u8>> {
         self.clients.iter_mut().map(|client| client.command(args)).collect()
     }

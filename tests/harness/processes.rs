@@ -1,4 +1,4 @@
-//! Child processes: Redis nodes and the proxy. Each dies with its value, and tells what it printed when a test fails.
+//! Child processes: Redis nodes and the proxy. Each dies with its value, and prints its output when a test fails.
 
 use super::{Client, PATIENCE, kernel, poll_for, poll_until, server};
 use std::io::{BufRead, BufReader, Read};
@@ -16,7 +16,7 @@ pub(crate) struct RedisServer {
 }
 
 impl RedisServer {
-    /// A Redis 7.0, whatever the nodes are: shardis has its words where it answers itself.
+    /// A Redis 7.0, even with other nodes: shardis uses its words for its own answers.
     pub(crate) fn reference() -> RedisServer {
         RedisServer::start_program(server::REFERENCE, &[])
     }
@@ -32,7 +32,7 @@ impl RedisServer {
     }
 
     fn start_program(program: &str, options: &[&str]) -> RedisServer {
-        // Between our look and redis's bind somebody else may take the port: then the process ends, and we look again.
+        // Between the check and redis's bind another process may take the port: then redis ends, and another port is tried.
         for _ in 0..5 {
             if let Some(server) = RedisServer::try_start_program(program, free_port(), options) {
                 return server;
@@ -54,7 +54,7 @@ impl RedisServer {
 
     fn try_start_program(program: &str, port: u16, options: &[&str]) -> Option<RedisServer> {
         let mut command = Command::new(program);
-        // It would load what another has left there: a replica writes what it is sent, whatever `--save` says.
+        // It would load another test's snapshot: a replica writes one, even with an empty `--save`.
         let snapshot = format!("shardis-test-{}-{port}.rdb", std::process::id());
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -79,7 +79,7 @@ impl RedisServer {
         Client::connect(self.port)
     }
 
-    /// SIGKILL, and waits until it is gone. What it stored is lost.
+    /// SIGKILL, and waits until it is gone. Its data is lost.
     pub(crate) fn kill(&mut self) {
         self.process.kill();
     }
@@ -108,7 +108,7 @@ impl Proxy {
         Proxy::over_ports(&ports, flags)
     }
 
-    /// Starts a proxy over whatever listens on `ports`, or will.
+    /// Starts a proxy over the present or future nodes on `ports`.
     pub(crate) fn over_ports(ports: &[u16], flags: &[&str]) -> Proxy {
         let addrs: Vec<String> = ports.iter().map(|port| format!("127.0.0.1:{port}")).collect();
         let nodes = format!("--nodes={}", addrs.join(","));
@@ -123,7 +123,7 @@ impl Proxy {
         }
     }
 
-    /// The same for flags that name ports which others may take meanwhile: if it ends, what it said.
+    /// The same for flags that name ports which other processes may take meanwhile. If it ends, returns its output.
     pub(crate) fn try_start(flags: &[&str]) -> Result<Proxy, String> {
         let mut process = Process::spawn(shardis(&patient(flags)), "shardis");
         let port = poll_until("the proxy's \"listens on\" line", || {
@@ -139,7 +139,7 @@ impl Proxy {
         self.process.pid()
     }
 
-    /// What it printed so far.
+    /// Its output so far.
     pub(crate) fn output(&self) -> String {
         self.process.output()
     }
@@ -171,8 +171,8 @@ impl Proxy {
     }
 }
 
-/// `flags`, and where they say nothing of how long requests and connections may take, enough for a loaded machine: that it is
-/// slow is no fault. Tests of timeouts name theirs.
+/// `flags`, with timeouts that are long enough for a loaded machine if they name none: slowness is no fault. Tests of timeouts
+/// name theirs.
 fn patient<'a>(flags: &[&'a str]) -> Vec<&'a str> {
     let usual = ["--request-timeout-ms=10000", "--connect-timeout-ms=10000"];
     let is_about_them = flags.iter().any(|flag| flag.contains("-timeout-ms="));
@@ -195,12 +195,12 @@ pub(crate) fn shardis_binary() -> Command {
     Command::new(path)
 }
 
-/// A port that nobody listens on at this moment.
+/// A port without a listener at this moment.
 pub(crate) fn free_port() -> u16 {
     free_ports(1)[0]
 }
 
-/// So many different ports that nobody listens on at this moment, and that no other test of this process gets.
+/// This number of different ports without a listener at this moment. No other test of this process gets them.
 pub(crate) fn free_ports(count: usize) -> Vec<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     // Other processes begin elsewhere.
@@ -214,8 +214,8 @@ pub(crate) fn free_ports(count: usize) -> Vec<u16> {
     ports
 }
 
-/// Nodes are in this range: below that from which the kernel gives ports to outgoing connections, which would sooner or later
-/// have one whose node is away for a moment, and below that of `shardis local`.
+/// The range for nodes. It is below the kernel's range for outgoing connections, which could take the port of a stopped node.
+/// It is also below that of `shardis local`.
 const PORTS: Range<u16> = 7_000..11_000;
 
 /// The port in `shardis 0.1.0 listens on 127.0.0.1:6380`; 0 if it listens on a unix socket alone.
@@ -237,7 +237,7 @@ pub(crate) struct Process {
 }
 
 impl Process {
-    /// Starts `command`; two threads read what it prints, so that it never blocks on a full pipe.
+    /// Starts `command`; two threads read its output, so that it never blocks on a full pipe.
     pub(crate) fn spawn(mut command: Command, name: &'static str) -> Process {
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().unwrap_or_else(|error| panic!("{name} does not start: {error}"));
@@ -252,7 +252,7 @@ impl Process {
         self.child.id()
     }
 
-    /// What it printed so far, both streams.
+    /// Its output so far, both streams.
     pub(crate) fn output(&self) -> String {
         self.output.lock().expect("no reader panics").clone()
     }
@@ -338,7 +338,7 @@ pub(crate) fn run(mut command: Command) -> Finished {
 /// A whole redis-benchmark takes some seconds; nothing that [`run`] is given takes a minute, but on a loaded machine.
 const RUN_PATIENCE: Duration = Duration::from_secs(180);
 
-/// How a program ended and what it printed.
+/// A program's exit code and output.
 #[derive(Debug)]
 pub(crate) struct Finished {
     /// `None` if a signal ended it.
@@ -354,7 +354,7 @@ fn read_all(
     let into = Arc::clone(into);
     std::thread::spawn(move || {
         let mut bytes = Vec::new();
-        // A read error on a pipe means that the other side is gone: what came is what there is.
+        // A read error on a pipe means that the other side is gone: the bytes so far are all.
         let _ = stream.read_to_end(&mut bytes);
         into.lock().expect("no reader panics").push_str(&String::from_utf8_lossy(&bytes));
     })

@@ -1,5 +1,5 @@
-//! A network between the proxy and a node, within the test: bytes are late, come in a trickle, or get lost with their
-//! connection, and nobody is told.
+//! A network between the proxy and a node, within the test. Bytes are late, slow, or lost with their connection, without
+//! notice.
 
 use super::acceptor::Acceptor;
 use super::poll_until;
@@ -15,13 +15,13 @@ use stdx::Prng;
 pub(crate) struct Weather {
     /// From one end to the other.
     pub(crate) delay: Duration,
-    /// So much longer at most, another time for each piece. Bytes keep their order.
+    /// The longest extra delay, drawn for each piece. Bytes keep their order.
     pub(crate) jitter: Duration,
-    /// One piece in so many comes later by `stall`, as one that has to be sent again.
+    /// One piece in this many is delayed by `stall`, as one that has to be sent again.
     pub(crate) stalls_one_in: u64,
     /// See there.
     pub(crate) stall: Duration,
-    /// What passes in each direction.
+    /// Bandwidth in each direction.
     pub(crate) bytes_per_s: u64,
 }
 
@@ -56,7 +56,7 @@ struct Shared {
 /// One connection through it.
 struct Link {
     ends: [TcpStream; 2],
-    /// What comes on it goes nowhere.
+    /// Its bytes go nowhere.
     is_forgotten: AtomicBool,
 }
 
@@ -76,14 +76,14 @@ impl Relay {
         Relay { port: acceptor.port, shared, _acceptor: acceptor }
     }
 
-    /// From now on nothing passes over the connections that there are, in either direction, as when a firewall has
-    /// forgotten them: neither side is told. New ones are as ever. Gives their number.
+    /// From now on no byte passes over the existing connections, in either direction, as when a firewall has forgotten them.
+    /// Neither side gets a notice, and new connections work. Returns their number.
     pub(crate) fn forget_all(&self) -> usize {
         let open = self.shared.open.lock().expect("no lock holder panics");
         open.iter().filter(|link| !link.is_forgotten.swap(true, Ordering::SeqCst)).count()
     }
 
-    /// Ends all connections; what is on its way is lost. Gives their number.
+    /// Ends all connections; bytes under way are lost. Returns their number.
     pub(crate) fn end_all(&self) -> usize {
         let open = std::mem::take(&mut *self.shared.open.lock().expect("no lock holder panics"));
         for link in &open {
@@ -199,7 +199,7 @@ impl Line {
     }
 }
 
-/// Waits until somebody has made more than `accepted` connections through `relay`.
+/// Waits until `relay` has accepted more than `accepted` connections.
 #[track_caller]
 pub(crate) fn wait_for_another(relay: &Relay, accepted: u64) {
     poll_until("another connection", || (relay.accepted() > accepted).then_some(()));

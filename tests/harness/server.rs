@@ -1,11 +1,11 @@
-//! The program that the tests start as nodes: redis-server, or what `SHARDIS_TEST_SERVER` names, which may be of another
+//! The program that the tests start as nodes: redis-server, or the one that `SHARDIS_TEST_SERVER` names. That may be another
 //! version, or a valkey-server. Tests that are about one version ask here.
 
 use command::Server;
 use std::process::Command;
 use std::sync::LazyLock;
 
-/// What the words are compared with that shardis says itself: of Redis 7.0.
+/// The reference for shardis's own words: Redis 7.0.
 pub(crate) const REFERENCE: &str = "redis-server";
 
 /// How it is started.
@@ -13,7 +13,7 @@ pub(crate) fn program() -> &'static str {
     &SERVER.0
 }
 
-/// What it is.
+/// Its program and version.
 pub(crate) fn server() -> Server {
     SERVER.1
 }
@@ -23,12 +23,12 @@ pub(crate) fn is_at_least_7_0() -> bool {
     !matches!(server(), Server::Redis(major, _) if major < 7)
 }
 
-/// What lets tests use DEBUG of `program`, where it does not let everybody.
+/// The options that let tests use DEBUG of `program`, where it is not open to all.
 pub(crate) fn allows_debug(program: &str) -> &'static [&'static str] {
     if program == REFERENCE || is_at_least_7_0() { &["--enable-debug-command", "yes"] } else { &[] }
 }
 
-/// Whether a test is to be left out, since nodes before Redis 7.0 do not have what it is about; said aloud.
+/// Whether a test must be left out, with a message, since nodes before Redis 7.0 lack its subject.
 pub(crate) fn is_too_old_for(what: &str) -> bool {
     let is_old = !is_at_least_7_0();
     if is_old {

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 
-/// What stamped clients count while they run; the test that started them watches it to know when to go on.
+/// Counts of stamped clients while they run; the test that started them waits for their growth.
 #[derive(Debug, Default)]
 pub(crate) struct Tally {
     /// Replies from a node.
@@ -31,13 +31,13 @@ impl Tally {
         self.refused.load(Ordering::SeqCst)
     }
 
-    /// Requests so far of which nobody knows.
+    /// Requests so far with unknown outcome.
     pub(crate) fn unknown(&self) -> u64 {
         self.unknown.load(Ordering::SeqCst)
     }
 }
 
-/// Clients that write and read their own keys until they are told to stop.
+/// Clients that write and read their own keys until they are stopped.
 pub(crate) struct StampedClients {
     pub(crate) tally: Arc<Tally>,
     threads: Vec<JoinHandle<()>>,

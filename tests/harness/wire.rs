@@ -1,4 +1,4 @@
-//! What a client speaks over: TCP, TLS, or a unix socket.
+//! Transports of a client: TCP, TLS, or a unix socket.
 
 use super::PATIENCE;
 use rustls::{ClientConnection, StreamOwned};

@@ -1,4 +1,4 @@
-//! What clients do meanwhile, each kind with a check of its own.
+//! Requests of clients meanwhile, each kind with a check of its own.
 
 use super::channels::Channels;
 use super::pairs::Pairs;
@@ -44,7 +44,7 @@ impl Load {
         }
     }
 
-    /// Ends all clients and judges what they got.
+    /// Ends all clients and judges their replies.
     pub(super) fn finish(self, world: &World) -> Totals {
         let writes = self.ledger.finish(world);
         let tally = self.stamped.finish();
@@ -59,7 +59,7 @@ impl Load {
     }
 }
 
-/// What clients got in all rounds.
+/// Replies to clients in all rounds.
 #[derive(Default)]
 pub(super) struct Totals {
     answered: u64,

@@ -22,7 +22,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use stdx::Prng;
 
-/// Rounds of a soak whose length nobody gives.
+/// Rounds of a soak without a given length.
 const ROUNDS: u64 = 3;
 
 const REPORT_INTERVAL: Duration = Duration::from_secs(60);
@@ -61,7 +61,7 @@ struct Soak {
 }
 
 impl Soak {
-    /// Starts all processes, and has one round without a fault: what the proxy holds then is the measure for later.
+    /// Starts all processes, and has one round without a fault: the proxy's memory then is the measure for later.
     fn start() -> Soak {
         let mut scene = Scene::start();
         let load = Load::start(&scene.world);

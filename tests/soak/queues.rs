@@ -1,4 +1,4 @@
-//! Elements that are pushed one by one and popped by clients that wait: each is popped once at most, and an element is gone
+//! Elements that are pushed one by one and popped by waiting clients. Each is popped at most once, and an element is missing
 //! only if the outcome of a pop is unknown.
 
 use crate::harness::fault::Fault;
@@ -18,10 +18,10 @@ struct Shared {
     popped: AtomicU64,
 }
 
-/// What a client that pushes was told of each element.
+/// The reported outcome of each pushed element.
 type Pushed = HashMap<String, Option<Fault>>;
 
-/// What a client that pops got.
+/// The elements that a client popped.
 #[derive(Default)]
 struct Popped {
     elements: Vec<String>,

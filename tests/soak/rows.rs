@@ -1,4 +1,4 @@
-//! What happens in a round. Each row ends with all processes running and all its clients gone.
+//! The rows of a round. Each row ends with all processes running and all its clients gone.
 
 use super::load::Load;
 use super::queues::POPPING;
@@ -272,7 +272,7 @@ fn set_on_each(world: &World, prefix: &str, value: &[u8]) -> Vec<String> {
     keys
 }
 
-/// The reply to a request that may be sent more than once: on a slow machine, a request can time out without a fault of ours.
+/// The reply to a request that may be sent more than once. On a slow machine, a request can time out without a fault.
 fn served(client: &mut Client, args: &[&[u8]]) -> Vec<u8> {
     poll_until("an answer", || Some(client.command(args)).filter(|reply| Fault::of(reply).is_none()))
 }

@@ -1,4 +1,4 @@
-//! The processes of a soak, and what the proxy holds.
+//! The processes of a soak, and the proxy's resources.
 
 use crate::harness::certificates::Directory;
 use crate::harness::local::Local;
@@ -10,7 +10,7 @@ const SHARDS: usize = 4;
 /// Descriptors that the proxy may have open beside those of the start: links to nodes that are being made or closed.
 const DESCRIPTORS_MORE_MAX: usize = 8;
 
-/// What the proxy may hold more than at the start, once nothing is in flight: what the allocator keeps.
+/// Allowed growth of the proxy since the start with nothing in flight: the allocator's reserve.
 const RESIDENT_MORE_MAX: u64 = 128 << 20;
 
 /// The usual request timeout, so that a frozen node costs little time, and a bound that slow readers reach.
@@ -26,7 +26,7 @@ pub(super) struct Scene {
     before: Held,
 }
 
-/// What the proxy held at the start.
+/// The proxy's resources at the start.
 #[derive(Default)]
 struct Held {
     descriptors: Option<usize>,
@@ -62,7 +62,7 @@ impl Scene {
         self.before = Held { descriptors: kernel::open_files(pid), resident: kernel::resident_bytes(pid) };
     }
 
-    /// SIGKILL for a node. It has on its disk what it has acknowledged.
+    /// SIGKILL for a node. All acknowledged writes are on its disk.
     pub(super) fn kill(&mut self, node: usize) {
         self.world.nodes[node].kill();
     }
@@ -114,7 +114,7 @@ impl Scene {
         assert!(odd.is_empty(), "{odd:#?}");
     }
 
-    /// What the proxy holds and has counted, for the report.
+    /// The proxy's resources and counts, for the report.
     pub(super) fn figures(&self) -> String {
         let pid = self.world.proxy.pid();
         let mib = |bytes: Option<u64>| bytes.unwrap_or_default() >> 20;

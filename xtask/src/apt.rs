@@ -1,4 +1,4 @@
-//! apt-get with lists of our own: for what the machine's sources do not name, and without a change to the machine.
+//! apt-get with lists of our own, for packages that the machine's sources do not have. The machine stays unchanged.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

@@ -1,4 +1,4 @@
-//! What cargo built: test binaries, benchmarks and programs, by name.
+//! Results of cargo: test binaries, benchmarks and programs, by name.
 //!
 //! `cargo test --package …` and `cargo run --package …` give dependencies other features than the whole workspace does. They
 //! build clap, serde, syn, proxy and shardis once more. Steps of `cargo xtask test` therefore run programs of this one build.

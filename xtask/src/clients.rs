@@ -1,8 +1,8 @@
 //! `cargo xtask clients`: makes the programs in tests/clients ready to run, and runs the tests that run them.
 //!
-//! What is built or fetched goes to `target/clients/<language>`, and is kept until the files that it was made from
-//! change. `target/clients/bin/<language>` starts the program of a language, whatever it takes to do so; where a
-//! language is not on this machine, `<language>.skipped` says why. The tests know no more than that folder.
+//! Built and fetched files go to `target/clients/<language>`, and are kept until their sources change.
+//! `target/clients/bin/<language>` starts the program of a language. For a language that is not on this machine,
+//! `<language>.skipped` says why. The tests know no more than that folder.
 
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::os::unix::fs::PermissionsExt;
@@ -21,7 +21,7 @@ pub(crate) const LOCATION: &str = "SHARDIS_CLIENTS";
 /// How long one language may take: what hangs at a registry must not hang the tests. All took two minutes on two cores.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(600);
 
-/// What to run.
+/// The languages to prepare.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Language to run alone, which must be installed; repeatable
@@ -138,7 +138,7 @@ impl Language {
         }
     }
 
-    /// Builds or fetches what its programs need.
+    /// Builds or fetches the dependencies of its programs.
     fn prepare(self) -> Result<Vec<Start>> {
         let folder = Folder::of(self)?;
         let words = match self {
@@ -157,14 +157,14 @@ impl Language {
 
 /// How a program is started.
 struct Start {
-    /// The name of the file that does it: the language, and what tells several programs apart.
+    /// The name of the script: the language, and a suffix where it has several programs.
     launcher: String,
     /// A command line without the arguments.
     words: Vec<String>,
 }
 
 impl Start {
-    /// Writes a script, so that the tests need not know what a language takes, and people can start a program by hand.
+    /// Writes a script, so that the tests need not know how to start a language, and people can start a program by hand.
     fn write(&self, location: &Path) -> Result<()> {
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
         let path = location.join(&self.launcher);
@@ -303,7 +303,7 @@ fn not_in_path(program: &str) -> Option<String> {
     (!is_there).then(|| format!("no {program} in PATH"))
 }
 
-/// The folder of a language, and the one where what is made of it is kept.
+/// The source folder of a language, and the folder of its built files.
 struct Folder {
     language: Language,
     source: PathBuf,
@@ -317,7 +317,7 @@ impl Folder {
         let source = root().join("tests/clients").join(language.name());
         let target = target_dir().join("clients").join(language.name());
         std::fs::create_dir_all(&target)?;
-        // As git sees it: what an editor or a build left there is not part of it.
+        // Git selects the files, so files of an editor or a build are not included.
         let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let list = process::read(command("git").args(args).current_dir(&source))?;
         let files = list.split_terminator('\0').map(PathBuf::from).filter(|path| source.join(path).is_file());
@@ -326,7 +326,7 @@ impl Folder {
         Ok(Folder { language, source, target, files })
     }
 
-    /// Runs `make`, unless `made` is there and the files that `matters` picks are what they were when it last ran.
+    /// Runs `make`, unless `made` exists and the files that `matters` picks are unchanged since the last run.
     fn unless_made(
         &self,
         made: &Path,
@@ -341,7 +341,7 @@ impl Folder {
             return Ok(());
         }
         println!("clients: preparing {}", self.language.name());
-        // Half of what failed must not pass for the whole.
+        // A failed run may leave half of its files, which must not pass for the whole.
         let _ = std::fs::remove_file(&stamp);
         make()?;
         ensure!(made.exists(), "that should have made {}", made.display());

@@ -14,8 +14,8 @@ use programs::process::{self, cargo, command, root, target_dir};
 
 use crate::builds::Built;
 
-/// How code tells libFuzzer where it was and what it compared. cargo-fuzz gives the compiler the same. It is not used,
-/// since to build it costs more than it does here.
+/// The compiler's flags for libFuzzer's coverage and comparisons. cargo-fuzz uses the same. It takes longer to build than it
+/// would save here.
 const INSTRUMENTATION: [&str; 9] = [
     "--cfg=fuzzing",
     "-Zsanitizer=address",
@@ -63,13 +63,13 @@ fn run_side_by_side(targets: &[(&str, &Path)], seconds: u32) -> Result<()> {
         let run = |&(target, program)| scope.spawn(move || run_target(target, program, seconds));
         let running: Vec<_> = targets.iter().map(run).collect();
         let ended = running.into_iter().map(|target| target.join().expect("no target's thread panics"));
-        // All of them are awaited: none may run on when the first error is told.
+        // All of them are awaited: none may run on when the first error is reported.
         ended.collect::<Vec<_>>().into_iter().collect()
     })
 }
 
-/// Fuzzes `target`. What it learns goes to fuzz/corpus, which is not committed; inputs that are worth keeping are
-/// committed in fuzz/seeds.
+/// Fuzzes `target`. Its new inputs go to fuzz/corpus, which is not committed; inputs that are worth keeping are committed in
+/// fuzz/seeds.
 fn run_target(target: &str, program: &Path, seconds: u32) -> Result<()> {
     let (corpus, seeds) = (format!("fuzz/corpus/{target}"), format!("fuzz/seeds/{target}"));
     let findings = format!("fuzz/artifacts/{target}/");
@@ -80,8 +80,8 @@ fn run_target(target: &str, program: &Path, seconds: u32) -> Result<()> {
     if root().join(&seeds).is_dir() {
         command.arg(&seeds);
     }
-    // One input may take a minute (it takes milliseconds, but a machine may be slow), and all of it a gigabyte, of which
-    // AddressSanitizer keeps a quarter: what needs more is a finding.
+    // Limits: a minute for one input (it takes milliseconds, but a machine may be slow), and a gigabyte for the process.
+    // AddressSanitizer uses a quarter of it. More is a finding.
     command.args([&format!("-max_total_time={seconds}"), "-timeout=60", "-rss_limit_mb=1024"]);
     command.args(["-verbosity=0", "-print_final_stats=1", &format!("-artifact_prefix={findings}")]);
     let inputs = inputs(&process::complaints(&mut command)?)?;

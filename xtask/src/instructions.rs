@@ -1,4 +1,4 @@
-//! `cargo xtask instructions`: what the parts of a request cost in instructions, compared with `bench/instructions.txt`.
+//! `cargo xtask instructions`: the instructions of each part of a request, compared with `bench/instructions.txt`.
 //!
 //! valgrind runs each part that `crates/proxy/benches/instructions` names. The same binary gives the same counts, on a busy
 //! machine too; another compiler or another kind of processor gives others, which are not compared. No library does it:
@@ -15,12 +15,11 @@ use programs::process::{self, command, root, target_dir};
 
 use crate::builds;
 
-/// What was counted last, relative to the root.
+/// File of the stored counts, relative to the root.
 const BASELINE_PATH: &str = "bench/instructions.txt";
 
-/// Per mille that a count may be above the stored one. Two builds of the same source count the same, to the last
-/// instruction; the rest is for what another idea of the compiler's about inlining costs those who did not ask for it,
-/// a few per cent (all of it without LTO: 5).
+/// Per mille that a count may be above the stored one. Two builds of the same source have equal counts. The tolerance is for
+/// unrelated changes that move the compiler's choices of inlining by a few per cent (without LTO: 5).
 const TOLERANCE_PER_MILLE: u64 = 30;
 
 /// How to run.
@@ -31,7 +30,7 @@ pub(crate) struct Options {
     bless: bool,
 }
 
-/// Counts by name, and what they hold for.
+/// Counts by name, and the conditions for which they are valid.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Counts {
     /// Compiler and kind of machine.
@@ -39,13 +38,13 @@ struct Counts {
     counts: BTreeMap<String, u64>,
 }
 
-/// Counts and compares. What did not fail, and somebody should know, is returned in a line each.
+/// Counts and compares. Returns a line for each remark that is no failure.
 pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     let made_with = compiler(&process::read(command("rustc").arg("-vV"))?)?;
     let path = root().join(BASELINE_PATH);
     if options.bless {
         let counted = Counts { made_with, counts: count()? };
-        // What was stored is of interest only where it can be read.
+        // Stored counts are only compared if the file is readable.
         let stored = std::fs::read_to_string(&path).ok().and_then(|text| Counts::parse(&text).ok());
         print!("{}", table(&stored.unwrap_or_default(), &counted));
         std::fs::write(path, counted.to_text())?;
@@ -75,7 +74,7 @@ fn count() -> Result<BTreeMap<String, u64>> {
     names.lines().map(|name| Ok((name.to_owned(), count_part(&program, name)?))).collect()
 }
 
-/// Where callgrind leaves what each function has cost.
+/// The folder of callgrind's profiles.
 fn profiles() -> PathBuf {
     target_dir().join("instructions")
 }
@@ -90,7 +89,7 @@ fn count_part(program: &Path, name: &str) -> Result<u64> {
     collected(&process::complaints(&mut valgrind)?).with_context(|| format!("callgrind on {name}"))
 }
 
-/// The count in what callgrind said.
+/// The count in callgrind's output.
 fn collected(said: &str) -> Result<u64> {
     let count = said.lines().find_map(|line| line.split_once("Collected :"));
     let count = count.context("it tells no count")?.1.trim().parse()?;
@@ -98,7 +97,7 @@ fn collected(said: &str) -> Result<u64> {
     Ok(count)
 }
 
-/// Release and target in what `rustc -vV` printed.
+/// Release and target in the output of `rustc -vV`.
 fn compiler(version: &str) -> Result<String> {
     let field = |name: &str| {
         let found = version.lines().find_map(|line| line.strip_prefix(name));
@@ -107,7 +106,7 @@ fn compiler(version: &str) -> Result<String> {
     Ok(format!("rustc {} for {}", field("release: ")?, field("host: ")?))
 }
 
-/// What is dearer than it may be, or not comparable, is an error; what became cheaper is a note.
+/// A count that is too high, or not comparable, is an error; one that became lower is a note.
 fn judge(stored: &Counts, counted: &Counts) -> Result<Vec<String>> {
     let names = |verdict: Verdict| -> Vec<&str> {
         let rows = rows(stored, counted).into_iter();
@@ -133,7 +132,7 @@ fn judge(stored: &Counts, counted: &Counts) -> Result<Vec<String>> {
     Ok(if cheaper.is_empty() { Vec::new() } else { vec![note] })
 }
 
-/// What became of a count.
+/// Result of comparing a count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Same,
@@ -192,7 +191,7 @@ fn table(stored: &Counts, counted: &Counts) -> String {
     text
 }
 
-/// How the line of the file begins that tells what the counts hold for.
+/// Beginning of the file's line with the conditions.
 const MADE_WITH: &str = "made with ";
 
 impl Counts {

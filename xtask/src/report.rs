@@ -1,8 +1,8 @@
-//! What became of the steps of `cargo xtask test`: a table, notes, and a last line that programs read.
+//! Results of the steps of `cargo xtask test`: a table, notes, and a last line that programs read.
 
 use std::time::Duration;
 
-/// What became of the steps so far.
+/// Results of the steps so far.
 #[derive(Default)]
 pub(crate) struct Report {
     steps: Vec<Finished>,

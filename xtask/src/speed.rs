@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use stdx::Prng;
 
-/// What each thread draws.
+/// Count of random numbers that each thread draws.
 const NUMBERS: u64 = 40_000_000;
 
 /// How long the threads take on the machine for which limits are written: two quiet cores of 2.5 GHz.

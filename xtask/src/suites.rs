@@ -4,8 +4,8 @@
 //!     fetch, build ─► parts ─► threads: fresh nodes and a proxy for each part ─► outcomes ─► tests/suites/<suite>.txt
 //! ```
 //!
-//! Their code comes from package registries into `target/suites` and is not changed. What is expected to fail is listed
-//! with its reason in `tests/suites`; whatever differs from a list, in either direction, is an error.
+//! Their code comes from package registries into `target/suites` and is not changed. Expected failures are listed with their
+//! reasons in `tests/suites`. Any difference from a list, in either direction, is an error.
 
 mod expected;
 mod fetch;
@@ -37,7 +37,7 @@ use programs::needs::{self, Need};
 use programs::process::{self, cargo, command, root, target_dir};
 use world::{Subject, World};
 
-/// Which suites, and what to do with what they say.
+/// The chosen suites, and the use of their results.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Suite to run alone
@@ -78,7 +78,7 @@ struct Suite {
     name: Name,
     /// The file stem of its list.
     slug: &'static str,
-    /// What is installed if it is missing.
+    /// Programs that are installed if they are missing.
     needs: &'static [Need],
     /// A program that is not installed for it: without it the suite is skipped.
     tool: &'static [&'static str],
@@ -113,7 +113,7 @@ enum Setup {
 impl Setup {
     const BOTH: [Setup; 2] = [Setup::Refuse, Setup::Emulate];
 
-    /// What the names of its lists and logs end in.
+    /// Suffix of its lists and logs.
     fn suffix(self) -> &'static str {
         match self {
             Setup::Refuse => "",
@@ -143,7 +143,7 @@ impl Chosen {
     }
 }
 
-/// The longest come first: the others fill what they leave of the cores.
+/// The longest come first: the others fill the idle cores.
 const SUITES: [&Suite; 8] = [
     &go_redis::SUITE,
     &redis_py::SUITE,
@@ -155,7 +155,7 @@ const SUITES: [&Suite; 8] = [
     &hiredis::SUITE,
 ];
 
-/// What is run against nodes and a proxy of its own.
+/// A part that runs against nodes and a proxy of its own.
 struct Part {
     /// The file stem of its log.
     name: String,
@@ -174,7 +174,7 @@ impl Part {
     }
 }
 
-/// What became of one test.
+/// Result of one test.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Outcome {
     name: String,
@@ -199,13 +199,13 @@ impl Outcome {
     }
 }
 
-/// The name of what did not come to be run, in lists.
+/// The name in lists of tests that did not run.
 const REST: &str = "(the rest)";
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Verdict {
     Passed,
-    /// With what the suite said, shortened to a line.
+    /// With the suite's message, shortened to a line.
     Failed(String),
     /// By the suite's own judgement.
     Skipped,
@@ -220,14 +220,14 @@ impl Verdict {
     }
 }
 
-/// Runs the suites and compares what they say with the lists. Gives a line for each that cannot be run here.
+/// Runs the suites and compares their results with the lists. Returns a line for each suite that cannot run here.
 ///
 /// No test gets a second try, which would hide faults that show rarely. A test that fails at times is listed, with the cause.
 pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     run_against(&binary()?, options)
 }
 
-/// What `cargo xtask test` runs, against the program `binary`.
+/// The part for `cargo xtask test`, against the program `binary`.
 pub(crate) fn run_quick(binary: &Path) -> Result<Vec<String>> {
     run_against(
         binary,
@@ -303,7 +303,7 @@ fn binary() -> Result<PathBuf> {
     Ok(target_dir().join("debug/shardis"))
 }
 
-/// What the parts of a suite said, in their order, and the time that they took together.
+/// Results of the parts of a suite in their order, and their total time.
 #[derive(Default)]
 struct Run {
     outcomes: Vec<Outcome>,
@@ -313,11 +313,10 @@ struct Run {
 /// A part with its place (that of its suite, then its own in it).
 type Placed = ((usize, usize), Chosen, Part);
 
-/// What came of a part, and how long it took.
+/// Result of a part, and its time.
 type Done = ((usize, usize), Result<Vec<Outcome>>, Duration);
 
-/// Fetches and builds the suites, all at the same time, and runs the parts of those that are ready, each against a world
-/// of its own.
+/// Fetches and builds the suites in parallel. The parts of those that are ready run, each against a world of its own.
 fn run_all(chosen: &[Chosen], binary: &Path, options: &Options) -> Result<Vec<Run>> {
     std::fs::create_dir_all(fetch::folder())?;
     let interrupted = Arc::new(AtomicBool::new(false));
@@ -374,7 +373,7 @@ fn prepare(place: usize, chosen: Chosen, is_quick: bool, jobs: &Jobs<Placed>, te
     }
 }
 
-/// Puts what came of the jobs in their order, a run for each suite.
+/// Sorts the results of the jobs into a run for each suite.
 fn collect(mut done: Vec<Done>, suites: usize) -> Result<Vec<Run>> {
     done.sort_by_key(|(place, ..)| *place);
     let mut runs: Vec<Run> = std::iter::repeat_with(Run::default).take(suites).collect();
@@ -453,7 +452,7 @@ fn list_of(chosen: Chosen) -> String {
     format!("tests/suites/{}.txt", chosen.slug())
 }
 
-/// What the list of `chosen` says.
+/// The content of the list of `chosen`.
 fn expected_of(chosen: Chosen) -> Result<Expected> {
     let list = list_of(chosen);
     let path = root().join(&list);
@@ -480,7 +479,7 @@ fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<Vec<String
     Ok(findings)
 }
 
-/// Leaves what failed, with what was said of it, beside the logs.
+/// Writes the failures with their messages beside the logs.
 fn write_failures(chosen: Chosen, outcomes: &[Outcome]) -> Result<()> {
     let failures = outcomes.iter().filter_map(|outcome| match &outcome.verdict {
         Verdict::Failed(message) => Some(format!("{}\t{message}\n", outcome.name)),

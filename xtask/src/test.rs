@@ -25,7 +25,7 @@ pub(crate) struct Options {
     quick: bool,
 }
 
-/// What comes first: it takes seconds.
+/// The first steps: they take seconds.
 const FIRST: &[Step] = &[Step::Needs, Step::Fmt, Step::Tidy];
 
 /// Steps that share the debug build.

@@ -1,4 +1,4 @@
-//! `cargo xtask tidy`: what we agreed on and no compiler checks. Each check is a module that takes the files and gives
+//! `cargo xtask tidy`: rules of the project that no compiler checks. Each check is a module that takes the files and gives
 //! findings; this one runs them all.
 //!
 //! Formatting, lints and types are cargo's business. That the generated pages are fresh is checked by tests beside
@@ -44,7 +44,7 @@ pub(crate) struct Options {
     bless: bool,
 }
 
-/// What is wrong at one place, and what to do instead.
+/// A fault at one place, and its remedy.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Finding {
     path: String,

@@ -1,5 +1,5 @@
-//! A valkey-server as nodes, in those of our tests that find differences between servers: random requests, every command,
-//! and what the command table says of them.
+//! Our tests with a valkey-server as nodes, those that find differences between servers: random requests, every command, and
+//! the table's facts about them.
 //!
 //! It is the one in PATH, or Debian's, which for older releases is among the backports. That is downloaded and unpacked in
 //! `target/valkey`, and installed nowhere. Where it cannot be had, that is said, and is no failure.
@@ -19,7 +19,7 @@ const SERVER: &str = "SHARDIS_TEST_SERVER";
 const REQUESTS: &str = "20000";
 /// The tests of whole processes that are run.
 const MODULES: [&str; 3] = ["differential::", "every_command::", "versions::"];
-/// The first is what we start; the second has the program to which it is a link.
+/// The first has the program that is started; it is a link to a program of the second.
 const PACKAGES: [&str; 2] = ["valkey-server", "valkey-tools"];
 
 /// Runs the tests. Says why, if there is no such server.
@@ -89,7 +89,7 @@ fn with_backports(sources: &str) -> String {
     lines.concat()
 }
 
-/// Runs `command`; what it says is shown only if it fails, in the error.
+/// Runs `command`; its output is shown only if it fails, in the error.
 fn quietly(command: &mut Command) -> Result<()> {
     let line = process::line(command);
     let output = command.output().with_context(|| format!("cannot run `{line}`"))?;

@@ -5,8 +5,8 @@
 //!       └──► bench-suite ─────┴──► programs ──► cargo, redis-server, nginx, …
 //! ```
 //!
-//! Begin with [`process::command`], which runs a program at the root of the repository, and [`needs::install`], which
-//! brings what is missing. Nothing here knows a chore or a measurement.
+//! Begin with [`process::command`], which runs a program at the root of the repository, and [`needs::install`], which installs
+//! missing programs. Nothing here knows a chore or a measurement.
 //!
 //! ```
 //! use programs::process;

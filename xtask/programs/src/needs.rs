@@ -15,11 +15,11 @@ pub struct Need {
 
 /// Nodes. Debian also starts one as a service; nothing of ours talks to that one.
 pub const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version"], package: "redis-server" };
-/// What users type.
+/// The client that users type commands into.
 pub const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
-/// twemproxy: what our ring must agree with.
+/// twemproxy: the reference of our ring.
 pub const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package: "nutcracker" };
-/// What a proxy costs that forwards bytes without reading them: one of the rivals of `cargo xtask bench`.
+/// A proxy that forwards bytes without reading them: one of the rivals of `cargo xtask bench`.
 pub const NGINX: Need = Need { probe: &["nginx", "-v"], package: "nginx" };
 /// Where Debian puts the part of nginx that forwards TCP.
 pub const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
@@ -35,7 +35,7 @@ pub const PYTHON: Need =
 pub const TCLSH: Need = Need { probe: &["sh", "-c", "echo exit | tclsh"], package: "tcl" };
 /// Builds hiredis.
 pub const MAKE: Need = Need { probe: &["make", "--version"], package: "make" };
-/// What the tests of Redis.pm load, and the library that has the same tests.
+/// Modules that the tests of Redis.pm load, and the library that has the same tests.
 pub const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MTest::Fatal", "-e1"], package: "libtest-fatal-perl" },
     Need { probe: &["perl", "-MTest::Deep", "-e1"], package: "libtest-deep-perl" },
@@ -46,7 +46,7 @@ pub const FOR_REDIS_PM: &[Need] = &[
     Need { probe: &["perl", "-MIPC::Cmd", "-e1"], package: "perl" },
     PERL_REDIS_FAST,
 ];
-/// Counts instructions. It runs on Linux; nobody else is asked for it.
+/// Counts instructions. It runs on Linux; other systems do not need it.
 pub const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "valgrind" };
 /// Loses packets of a test's own network, on Linux.
 pub const NFT: Need = Need { probe: &["nft", "--version"], package: "nftables" };
@@ -92,8 +92,8 @@ pub fn for_tests() -> Vec<Need> {
     needs
 }
 
-/// What the programs of `cargo xtask clients` need, as far as it is a package of the system. Other languages than
-/// these are used if they are there.
+/// Packages of the system for the programs of `cargo xtask clients`. Languages that are not among these are used if they are
+/// installed.
 pub fn for_clients() -> Vec<Need> {
     let mut needs = vec![REDIS_SERVER, PYTHON];
     // Elsewhere these have no common name: then these languages are skipped.

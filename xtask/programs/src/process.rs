@@ -1,4 +1,4 @@
-//! Other programs: where they run, where they are looked for, and what a failure says.
+//! Other programs: their working directory, their search path, and the text of a failure.
 
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ pub fn root() -> &'static Path {
     folder.ancestors().nth(2).expect("this crate is two folders below the root of the repository")
 }
 
-/// Where cargo builds, and where we keep what must not be committed.
+/// The folder in which cargo builds, and of files that must not be committed.
 pub fn target_dir() -> PathBuf {
     root().join(std::env::var_os("CARGO_TARGET_DIR").unwrap_or_else(|| "target".into()))
 }
@@ -24,8 +24,8 @@ pub fn command(program: impl AsRef<OsStr>) -> Command {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin";
     let mut command = Command::new(program);
     command.current_dir(root()).env("PATH", path);
-    // ring's build script depends on these variables. If a cargo below `cargo xtask` inherited them, it would build ring and
-    // everything above it anew, and so would the next cargo that a user starts.
+    // ring's build script depends on these variables. A cargo below `cargo xtask` that inherited them would build ring and
+    // everything above it anew. So would the next cargo that a user starts.
     for (name, _) in std::env::vars_os().filter(|(name, _)| is_set_by_cargo(name)) {
         command.env_remove(name);
     }
@@ -45,7 +45,7 @@ pub fn cargo<'a>(args: impl IntoIterator<Item = &'a str>) -> Command {
     command
 }
 
-/// Runs `command` to its end; what it prints is shown.
+/// Runs `command` to its end and shows its output.
 pub fn run(command: &mut Command) -> Result<()> {
     let status = command.status().with_context(|| format!("cannot run `{}`", line(command)))?;
     ensure!(status.success(), "`{}` ended with {status}", line(command));
@@ -72,7 +72,7 @@ pub fn run_within(command: &mut Command, time_max: Duration) -> Result<()> {
     Ok(())
 }
 
-/// Runs `command` to its end and takes what it prints; its complaints are shown.
+/// Runs `command` to its end and returns its output; stderr is shown.
 pub fn read(command: &mut Command) -> Result<String> {
     let output = command
         .stderr(Stdio::inherit())
@@ -82,7 +82,7 @@ pub fn read(command: &mut Command) -> Result<String> {
     String::from_utf8(output.stdout).with_context(|| format!("`{}` printed what is not UTF-8", line(command)))
 }
 
-/// Runs `command` to its end and takes what it writes to stderr, which is shown only if it fails.
+/// Runs `command` to its end and returns its stderr, which is shown only if it fails.
 pub fn complaints(command: &mut Command) -> Result<String> {
     let output = command.output().with_context(|| format!("cannot run `{}`", line(command)))?;
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -93,7 +93,7 @@ pub fn complaints(command: &mut Command) -> Result<String> {
     Ok(text)
 }
 
-/// Whether `command` can be run and succeeds; what it prints is dropped.
+/// Whether `command` can be run and succeeds; its output is dropped.
 pub fn succeeds(command: &mut Command) -> bool {
     let command = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.status().is_ok_and(|status| status.success())

@@ -24,7 +24,7 @@ use super::{Outcome, Verdict};
 const PASSED: &str = "# passed: ";
 const REASON: &str = "## ";
 
-/// What the reason of tests that fail at times begins with; their cause follows.
+/// Beginning of the reason of tests that fail at times; their cause follows.
 const FLAKY: &str = "flaky: ";
 
 /// A reason that gives no cause.
@@ -33,7 +33,7 @@ const FLAKY_WITHOUT_CAUSE: &str = "flaky";
 /// Where new names go. Nothing is committed under it.
 const UNEXPLAINED: &str = "not yet explained";
 
-/// What a suite is expected to say.
+/// The expected results of a suite.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     comment: Vec<String>,
@@ -66,7 +66,7 @@ impl Expected {
         Ok(expected)
     }
 
-    /// What of `outcomes` is not as expected, a line for each.
+    /// Differences of `outcomes` from the expected results, a line for each.
     pub(super) fn compare(&self, outcomes: &[Outcome]) -> Vec<String> {
         let reasons = self.by_name();
         let mut findings: Vec<String> = outcomes
@@ -125,8 +125,8 @@ impl Expected {
         unexplained.map(|reason| reason.names.len()).sum()
     }
 
-    /// Whether `outcome` is one of [`Expected::passed`]: a test that is left out is supposed to do as it is listed, and
-    /// a flaky one is no part of the count.
+    /// Whether `outcome` is one of [`Expected::passed`]. A test that was left out counts as listed, and a flaky one does not
+    /// count.
     fn counts_as_passed(&self, outcome: &Outcome, reasons: &HashMap<&str, &str>) -> bool {
         let reason = reasons.get(&*outcome.name);
         match outcome.verdict {
@@ -150,7 +150,7 @@ fn is_flaky(reason: &str) -> bool {
     reason.starts_with(FLAKY)
 }
 
-/// What is to be said of `outcome`, which is listed under `reason`.
+/// The difference of `outcome` from its listed `reason`.
 fn surprise(outcome: &Outcome, reason: Option<&str>) -> Option<String> {
     let name = &outcome.name;
     match (&outcome.verdict, reason) {

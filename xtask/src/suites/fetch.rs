@@ -1,4 +1,4 @@
-//! Where the suites come from: package registries, each through its own client. What was fetched once is kept.
+//! Sources of the suites: package registries, each through its own client. Fetched files are kept.
 
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;

@@ -24,9 +24,9 @@ const MODULE: &str = "github.com/redis/go-redis/v9@v9.5.4";
 /// It is written in.
 const PORT: u16 = 6379;
 
-/// Redis Cluster, Sentinel and modules, which this mode does not start; the name of a test is matched. "Shows function
-/// stats" runs a function without an end and kills it: on a machine that is too slow for the kill, the node stays busy
-/// and all tests behind it fail.
+/// Redis Cluster, Sentinel and modules, which this mode does not start; the pattern matches the name of a test. "Shows function
+/// stats" runs a function without an end and kills it. On a machine that is too slow for the kill, the node stays busy and all
+/// later tests fail.
 const SKIP: &str = "Ring|Cluster|Sentinel|json|JSON|[Ss]earch|[Tt]ime[Ss]eries|[Gg]ears|Probabilistic|bloom|Shows function stats";
 
 const LIMIT: Duration = Duration::from_secs(900);

@@ -1,10 +1,10 @@
-//! Parts of suites that wait for a thread. Two that have one port written in are not run at the same time: until the first is done,
-//! a thread takes another job instead of waiting.
+//! Parts of suites that wait for a thread. Two parts that use the same fixed port do not run at the same time. Until the first
+//! is done, a thread takes another job instead of waiting.
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard};
 
-/// Jobs, in the order in which they came. `J` is what a thread runs.
+/// Jobs in the order of their arrival. `J` is the work of a thread.
 pub(super) struct Jobs<J> {
     state: Mutex<State<J>>,
     changed: Condvar,
@@ -18,7 +18,7 @@ struct State<J> {
     ports: Vec<u16>,
 }
 
-/// A job, with the port that nobody else may have meanwhile.
+/// A job, with the port that it needs alone.
 pub(super) struct Job<J> {
     pub(super) port: Option<u16>,
     pub(super) what: J,

@@ -69,7 +69,7 @@ pub(super) fn part(name: &str, library: &Path, files: &'static [&'static str]) -
     }))
 }
 
-/// Reads the lines of TAP: `ok 1 - name`. What is indented belongs to the next line that is not.
+/// Reads the lines of TAP: `ok 1 - name`. Indented lines belong to the next line that is not indented.
 fn read(file: &str, output: &str) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     let (mut planned, mut cause) = (None, "it did not come to its end");
@@ -80,7 +80,7 @@ fn read(file: &str, output: &str) -> Vec<Outcome> {
             (rest, Verdict::failed(cause))
         } else {
             planned = line.strip_prefix("1..").and_then(|count| count.parse().ok()).or(planned);
-            // Redis.pm reports an error that nobody caught as `[command] ERR …`.
+            // Redis.pm reports an uncaught error as `[command] ERR …`.
             if line.starts_with('[') || line.contains("ERR ") {
                 cause = line;
             }

@@ -29,7 +29,7 @@ const WIRED: [&str; 3] = [
     "tests/test_connection.py::test_create_single_connection_client_from_url",
 ];
 
-/// What it runs with. Pinned: another pytest may collect other tests.
+/// Packages of the test environment. They are pinned: another pytest may collect other tests.
 const PACKAGES: [&str; 2] = ["pytest==9.2.0", "pytest-timeout==2.4.0"];
 
 /// For one test. Some wait for ever where shardis refuses.
@@ -72,7 +72,7 @@ fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     Ok(FILES.map(part).into())
 }
 
-/// A Python with what the tests need.
+/// A Python with the packages of the tests.
 fn venv() -> Result<PathBuf> {
     let venv = fetch::folder().join("venv");
     let python = venv.join("bin/python");

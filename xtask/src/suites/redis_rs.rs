@@ -1,6 +1,6 @@
 //! The tests of the `redis` crate, of its package on crates.io.
 //!
-//! Each runs in a process of its own: a panic in one would make later ones fail, and one that waits for ever would end
+//! Each runs in a process of its own. Otherwise a panic in one would make later ones fail, and one that never ends would end
 //! them all.
 
 use std::path::{Path, PathBuf};
@@ -100,7 +100,7 @@ fn build(source: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
 fn run(file: &str, binary: &Path, source: &Path, server: &Path, world: &World) -> Result<Vec<Outcome>> {
     let list = process::read(command(binary).arg("--list"))?;
     let ignored = process::read(command(binary).args(["--list", "--ignored"]))?;
-    // The tests start what they find first in PATH.
+    // The tests start the first redis-server in PATH.
     let folder = world.log.with_file_name("bin");
     std::fs::create_dir_all(&folder)?;
     write_program(&folder.join("redis-server"), &format!("#!/bin/sh\nexec '{}' \"$@\"\n", server.display()))?;
@@ -121,7 +121,7 @@ fn run(file: &str, binary: &Path, source: &Path, server: &Path, world: &World) -
     Ok(outcomes)
 }
 
-/// What a run of one test says of it.
+/// The verdict in the output of one test.
 fn verdict(output: &str) -> Verdict {
     if output.contains("test result: ok. 1 passed") {
         return Verdict::Passed;

@@ -1,7 +1,7 @@
 //! Stands in for the redis-server that a suite starts: empties the nodes, listens where that server would,
 //! and passes all bytes on to the proxy. So the suite's own code stays as it is.
 //!
-//! A server that is asked to be what a proxy is not (a replica, a Sentinel, one with a password) is a real one.
+//! A server whose settings fit no proxy (a replica, a Sentinel, one with a password) is a real one.
 
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -41,7 +41,7 @@ const REAL: [&str; 11] = [
 /// How often a relay looks whether the suite that started it is still there.
 const ORPHAN_INTERVAL: Duration = Duration::from_millis(200);
 
-/// What redis-server is called with.
+/// Arguments of redis-server.
 #[derive(clap::Args)]
 #[command(disable_help_flag = true, disable_version_flag = true)]
 pub(crate) struct Options {
@@ -94,7 +94,7 @@ pub(super) fn start_on(socket: &Path, world: &World) -> Result<Running> {
     Ok(running)
 }
 
-/// Is the relay, until it is told SHUTDOWN, killed, or left alone.
+/// Runs the relay until it gets SHUTDOWN, is killed, or is left alone.
 pub(crate) fn run(options: &Options) -> Result<()> {
     let settings = settings(&options.args)?;
     let variable = |name| std::env::var(name).with_context(|| format!("{name} is not set"));
@@ -129,7 +129,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// What redis-server is told: by a file, then by arguments such as `--port 1234`.
+/// Settings of redis-server: from a file, then from arguments such as `--port 1234`.
 fn settings(args: &[String]) -> Result<HashMap<String, String>> {
     let mut settings = HashMap::new();
     let mut put = |words: &str| {

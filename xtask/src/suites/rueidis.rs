@@ -103,7 +103,7 @@ fn parts(is_quick: bool) -> Result<Vec<Part>> {
     })])
 }
 
-/// Fetches the module and builds the tests of `package`, within a module of ours that requires it: as a dependency it is
+/// Fetches the module and builds the tests of `package`, within a module of ours that requires it. As a dependency it is
 /// compiled as it is for `tests/clients/go`.
 fn build(package: &Package) -> Result<PathBuf> {
     let place = fetch::folder().join("rueidis");
@@ -141,7 +141,7 @@ fn outcome(package: &str, name: &str, verdict: Verdict) -> Outcome {
     Outcome::new(format!("{package}: {name}"), verdict)
 }
 
-/// Reads lines such as `--- PASS: TestX (0.02s)`. Those of a test within a test are indented, as is what a test says.
+/// Reads lines such as `--- PASS: TestX (0.02s)`. Those of a test within a test are indented, and so are a test's messages.
 fn read(package: &str, names: &[&str], output: &str) -> Vec<Outcome> {
     let (mut verdicts, mut said) = (HashMap::new(), String::new());
     for line in output.lines() {

@@ -29,22 +29,29 @@ const UNITS: &str = "unit/hyperloglog unit/pubsub unit/geo unit/type/list-3 unit
     unit/introspection unit/introspection-2 unit/bitops unit/bitfield unit/lazyfree unit/pause unit/tracking \
     unit/violations";
 
-/// What a server that is not the suite's own cannot be asked.
+/// Tags of tests that need control over their server.
 const TAGS: &str =
     "-slow -needs:debug -needs:repl -needs:config-maxmemory -needs:save -needs:reset -needs:pfdebug";
 
-/// More than five seconds each, also without shardis: what they look for is in the node, or they wait.
+/// More than five seconds each, with and without shardis: they test the node, or they wait.
 const SLOW: &str = "Fuzzing dense/sparse encoding: Redis should always detect errors\n\
     GEOSEARCH fuzzy test - byradius\n\
     GEOSEARCH fuzzy test - bybox\n\
     /Stress tester for #3343-alike bugs\n\
     MIGRATE cached connections are released after some time\n";
 
-/// Nothing in the file works after them. The first leave a script that never ends on a node if PING is not answered with
-/// BUSY: it is answered by shardis, which is not busy. The others wait for what shardis does not do, or leave what it does
-/// beyond Redis: what all shards or the proxy itself would have to do is refused in a transaction, two clients that send at the
-/// same time are not told apart by it, MONITOR does not show what scripts call, CLIENT PAUSE WRITE holds back every script, CLIENT TRACKING takes
-/// all keys of a script for read, and has no table whose size a node's parameter could bound.
+/// Later tests of the file fail after one of these.
+///
+/// The first leave a script that never ends on a node if PING does not return BUSY. shardis answers PING itself and is not
+/// busy.
+///
+/// The others wait for behaviour that shardis does not have, or find behaviour beyond Redis's:
+///
+/// * A transaction refuses commands for all shards or for the proxy itself.
+/// * shardis does not order two clients that send at the same time.
+/// * MONITOR does not show commands of scripts.
+/// * CLIENT PAUSE WRITE holds back every script.
+/// * CLIENT TRACKING takes all keys of a script for read. It has no table that a node's parameter could bound.
 const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine\n\
     MONITOR can log commands issued by functions\n\
     Test RO scripts are not blocked by pause RO\n\
@@ -75,7 +82,7 @@ const UNIT_LIMIT: Duration = Duration::from_secs(600);
 fn parts(is_quick: bool) -> Result<Vec<Part>> {
     let source = fetch::debian_source("redis")?;
     for program in ["redis-server", "redis-cli", "redis-benchmark"] {
-        // A unit calls what it thinks was built beside it.
+        // A unit starts programs that it expects to be built beside it.
         let script = format!("#!/bin/sh\nexec {program} \"$@\"\n");
         write_program(&source.join("src").join(program), &script)?;
     }
@@ -106,14 +113,14 @@ fn run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &Worl
     Ok(read(unit, &output))
 }
 
-/// Where the suite's two processes look for a port to talk over. Each unit has its own, below those that the kernel gives
-/// to connections: between its look and its taking the port, somebody else would take it.
+/// The range in which the suite's two processes look for a port. Each unit has its own range, below the kernel's range for
+/// outgoing connections. Otherwise another process could take the port between the check and its use.
 fn base_port() -> u32 {
     static STARTED: AtomicU32 = AtomicU32::new(0);
     22_000 + (std::process::id() % 1_000 * 977 + STARTED.fetch_add(1, Ordering::Relaxed) * 64) % 10_000
 }
 
-/// What `output` says of each test of `unit`.
+/// The outcome of each test of `unit` in `output`.
 fn read(unit: &str, output: &str) -> Vec<Outcome> {
     let text = without_colours(output);
     // The failures follow once more at the end.

@@ -26,12 +26,12 @@ const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Ports are chosen and taken one world after the other, so that none is given twice.
 static STARTING: Mutex<()> = Mutex::new(());
 
-/// Where what they print is kept.
+/// The folder of their output.
 pub(super) fn logs() -> PathBuf {
     super::fetch::folder().join("logs")
 }
 
-/// What a suite is run against.
+/// The server that a suite tests.
 #[derive(Clone, Copy)]
 pub(super) enum Subject<'a> {
     /// shardis in front of nodes, with these flags more.
@@ -52,7 +52,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// Starts `subject`; what a suite talks to listens on `port` if that is given.
+    /// Starts `subject`. The server for the suite listens on `port` if that is given.
     pub(super) fn start(name: &str, subject: Subject<'_>, port: Option<u16>) -> Result<World> {
         let _starting = STARTING.lock().expect("nothing panics while it holds this");
         let folder = logs().join(name);
@@ -74,7 +74,7 @@ impl World {
         Ok(world)
     }
 
-    /// Runs `suite`, kills it after `limit` (longer on a slow machine), and gives what it printed.
+    /// Runs `suite`, kills it after `limit` (longer on a slow machine), and returns its output.
     pub(super) fn output(&self, suite: &Command, limit: Duration) -> Result<String> {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let before = log.metadata()?.len();
@@ -89,7 +89,7 @@ impl World {
         for (name, value) in suite.get_envs() {
             limited.env(name, value.unwrap_or_default());
         }
-        // How it ended is no matter: what it printed says more.
+        // The exit status is ignored: the output says more.
         limited.status().context("cannot run `timeout`, of coreutils")?;
         let text = std::fs::read(&self.log)?;
         let before = usize::try_from(before).expect("a log fits into memory");
@@ -109,8 +109,8 @@ impl World {
             }
             return self.launch_on(port, command(port), log_path).map(|()| port);
         }
-        // Somebody else may take the port after our look. And what we looked with may be held for a moment by a process that
-        // another thread has just begun and that is not yet another program.
+        // Another process may take the port after the check. And another thread may have just forked a process, which holds the
+        // checking socket until it becomes another program.
         let mut failed = None;
         for _ in 0..5 {
             let port = free_port()?;
@@ -144,7 +144,7 @@ impl World {
     }
 }
 
-/// Whether somebody listens on `port`.
+/// Whether a process listens on `port`.
 fn is_listening(port: u16) -> bool {
     TcpStream::connect((Ipv4Addr::LOCALHOST, port)).is_ok()
 }
@@ -160,9 +160,9 @@ impl Drop for World {
     }
 }
 
-/// A port that nobody listens on, and that no other world of this process gets: below those from which the kernel gives ports to
-/// outgoing connections, of which suites make thousands until the last process of a world listens. The tests of whole processes,
-/// which may run at the same time, have other ports: they start nodes again where these were.
+/// A free port that no other world of this process gets. It is below the kernel's range for outgoing connections, of which
+/// suites make thousands until the last process of a world listens. The tests of whole processes, which may run at the same
+/// time, use other ports: they restart nodes on their ports.
 fn free_port() -> Result<u16> {
     static TAKEN: AtomicU32 = AtomicU32::new(0);
     const PORTS: Range<u16> = 3_000..5_000;
@@ -173,7 +173,7 @@ fn free_port() -> Result<u16> {
     ports.find(is_free).with_context(|| format!("there is no free port from {} on", PORTS.start))
 }
 
-/// A redis-server that keeps nothing and lets tests do to it what they like.
+/// A redis-server without persistence that permits all test commands.
 fn node(port: u16) -> Command {
     let mut node = command("redis-server");
     node.args(["--bind", "127.0.0.1", "--port", &port.to_string(), "--save", "", "--appendonly", "no"]);
@@ -188,8 +188,8 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16], flags: &[&str]) -> Command {
     proxy.args(["proxy", &format!("--port={port}"), "--tag-rule=redis"]).args(flags);
     if !nodes.is_empty() {
         let nodes = nodes.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");
-        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end) and expect their requests to wait, also
-        // those of a worker that was not connected yet. On a slow machine a node also computes for half a minute.
+        // Suites stop nodes for seconds (DEBUG SLEEP, scripts that do not end). They expect their requests to wait, even those
+        // of a worker that was not connected yet. On a slow machine a node also computes for half a minute.
         proxy.args([&format!("--nodes={nodes}"), "--allow-admin"]);
         let limit = speed::stretched(NODE_TIMEOUT).as_millis();
         proxy.args([&format!("--request-timeout-ms={limit}"), &format!("--connect-timeout-ms={limit}")]);
@@ -201,7 +201,7 @@ fn proxy(binary: &Path, port: u16, nodes: &[u16], flags: &[&str]) -> Command {
 mod tests {
     use super::*;
 
-    /// A world of nothing, and the file for what its processes print.
+    /// A world without processes, and the file for their output.
     fn world(name: &str) -> (World, PathBuf) {
         let log = std::env::temp_dir().join(format!("xtask-world-{name}-{}.log", std::process::id()));
         (World { port: 0, log: log.clone(), children: Vec::new() }, log)

@@ -48,7 +48,7 @@ fn run_side_by_side(
     });
 }
 
-/// What the lanes know of each other.
+/// State that the lanes share.
 #[derive(Default)]
 struct Progress {
     state: Mutex<State>,
@@ -106,7 +106,7 @@ impl Lane {
 }
 
 impl Step {
-    /// Runs the step as a process. Whether it succeeded, and what it told.
+    /// Runs the step as a process. Returns whether it succeeded, and its outcome.
     fn run_apart(self, output: Output) -> (bool, Outcome) {
         let tried = self.try_run_apart(output);
         tried.unwrap_or_else(|error| {

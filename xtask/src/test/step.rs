@@ -1,4 +1,4 @@
-//! One step of `cargo xtask test`. It is a process of its own, so that its processor time can be told and its output kept.
+//! One step of `cargo xtask test`. It is a process of its own, so that its processor time can be measured and its output kept.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -18,7 +18,7 @@ const WORLDS: u32 = 1_000;
 /// The same for `--quick`.
 const QUICK_WORLDS: u32 = 100;
 
-/// Seconds per fuzz target: finds what is shallow. Long runs are somebody's own `cargo xtask fuzz --seconds 3600`.
+/// Seconds per fuzz target, which find shallow faults. Long runs are started by hand: `cargo xtask fuzz --seconds 3600`.
 const FUZZ_SECONDS: u32 = 10;
 
 /// By this variable test binaries learn how many tests run at the same time.
@@ -72,7 +72,7 @@ pub(crate) struct Options {
     pub(super) result: PathBuf,
 }
 
-/// What a step tells the process that started it.
+/// The outcome of a step, for the process that started it.
 #[derive(Default, Deserialize, Serialize)]
 pub(super) struct Outcome {
     /// Lines for the end of the report.
@@ -83,7 +83,7 @@ pub(super) struct Outcome {
     pub(super) cpu_seconds: Option<f64>,
 }
 
-/// Performs a step and writes down what came of it.
+/// Performs a step and writes its outcome.
 pub(super) fn run(options: &Options) -> Result<()> {
     let performed = options.step.perform();
     std::fs::write(&options.result, serde_json::to_string(&Outcome::of(&performed))?)?;
@@ -149,7 +149,7 @@ fn test_threads() -> OsString {
     std::env::var_os(TEST_THREADS).unwrap_or_else(|| speed::threads().to_string().into())
 }
 
-/// Runs worlds with the simulator that is built with the tests: `cargo run --package sim` would build it once more, since its
+/// Runs worlds with the simulator that is built with the tests. `cargo run --package sim` would build it once more, since its
 /// dependencies would have other features.
 fn worlds(count: u32) -> Result<()> {
     let simulator = builds::tests()?.program("sim")?;

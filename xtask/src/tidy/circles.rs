@@ -1,7 +1,7 @@
 //! Modules of a crate that use each other in a circle: none of them can be read, or changed, without the others.
 //!
-//! A module uses what its paths name from `crate`, `super` or `self`. A module and the modules within it are one house: what
-//! they use of each other is not counted.
+//! A module uses the modules that its paths name from `crate`, `super` or `self`. A module and the modules within it count as
+//! one: their use of each other is not counted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -53,7 +53,7 @@ impl Graph {
             root.iter().filter_map(|path| Some((path.last()?.as_str(), path.clone()))).collect();
         let uses = |(module, found): (&Module, &Paths)| {
             let owners = found.named.iter().filter_map(|path| {
-                // What the root gives on belongs to the module that it comes from.
+                // A name that the root re-exports belongs to the module that it comes from.
                 let path = match &path[..] {
                     [name] => given.get(name.as_str()).unwrap_or(path),
                     _ => path,
@@ -94,7 +94,7 @@ impl Graph {
 struct Paths {
     module: Module,
     named: BTreeSet<Module>,
-    /// What the module gives on by `pub use`.
+    /// The modules that it re-exports by `pub use`.
     given: Vec<Module>,
 }
 

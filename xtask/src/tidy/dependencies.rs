@@ -1,4 +1,4 @@
-//! What we build on: from crates.io only, and under licences that let users do what ours let them do.
+//! Dependencies: from crates.io only, and under licences that permit all that ours permit.
 
 use std::path::Path;
 
@@ -56,13 +56,13 @@ fn check_lock(tree: &Tree, manifest: &str, lock: &str) -> Vec<Finding> {
     }
 }
 
-/// Names and problems of what the package or workspace `manifest` depends on.
+/// Names and problems of the dependencies of the package or workspace `manifest`.
 fn problems(manifest: &str) -> Result<Vec<(String, String)>> {
     let args = ["metadata", "--format-version", "1", "--locked", "--manifest-path", manifest];
     judge_all(&serde_json::from_str(&process::read(&mut cargo(args))?)?, root())
 }
 
-/// Names and problems of the packages in what `cargo metadata` printed.
+/// Names and problems of the packages in the output of `cargo metadata`.
 fn judge_all(metadata: &Value, root: &Path) -> Result<Vec<(String, String)>> {
     let packages = metadata["packages"].as_array().context("cargo metadata lists no packages")?;
     let judged = packages.iter().filter_map(|package| {

@@ -4,14 +4,14 @@ use super::Finding;
 use super::permissions::Suspicion;
 use super::source::Source;
 
-/// Tokens in a row, what to do instead, and the word by which a file can be permitted to have them.
+/// Tokens in a row, the remedy, and the word by which a file can be permitted to have them.
 const FORBIDDEN: &[(&[&str], &str, Option<&str>)] = &[
     (&["#", "[", "ignore"], "a test that does not run tests nothing; make it run, or remove it", None),
     (&["todo", "!"], "finish it, or refuse the case with an error", None),
     (&["thread", ":", ":", "sleep"], "wait for the event itself, with a deadline", Some("sleep")),
 ];
 
-/// What must not be there.
+/// Forbidden tokens.
 pub(super) fn check(source: &Source<'_>) -> Vec<Suspicion> {
     let suspicion =
         |line, text, permission| Suspicion { finding: Finding::new(source.path, line, text), permission };

@@ -23,7 +23,7 @@ const GIVEN_UP: &[&str] = &[
 const LINES_MAX: usize = 3;
 /// Of 100 columns, clap leaves the first ten blank.
 const COLUMNS: usize = 90;
-/// What clap adds for a default that only the code knows.
+/// The text that clap adds for a default that only the code knows.
 const DEFAULT_UNKNOWN: &str = "1000";
 
 /// Flags whose help breaks a rule.
@@ -52,7 +52,7 @@ impl<'ast> Visit<'ast> for Flags<'_> {
     }
 }
 
-/// What matters of `#[arg(…)]`.
+/// The relevant parts of `#[arg(…)]`.
 struct Arg {
     line: usize,
     /// Its default, as help shows it.
@@ -62,7 +62,7 @@ struct Arg {
 impl Arg {
     fn read(attr: &syn::Attribute) -> Arg {
         let mut default = None;
-        // What is not understood here has no default: `range(1..)` and the like.
+        // An attribute that this parser does not understand has no default: `range(1..)` and the like.
         let _ = attr.parse_nested_meta(|meta| {
             let is_default = meta.path.is_ident("default_value") || meta.path.is_ident("default_value_t");
             if let Ok(value) = meta.value() {

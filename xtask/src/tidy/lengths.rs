@@ -6,9 +6,9 @@ use syn::visit::{self, Visit};
 use super::measure::{Measure, Unit};
 use super::source::Source;
 
-/// What half of the functions should stay below, in lines.
+/// Lines below which half of the functions should stay.
 const HALF_BELOW: usize = 8;
-/// What nine of ten functions should stay below, in lines.
+/// Lines below which nine of ten functions should stay.
 const MOST_BELOW: usize = 40;
 
 /// The length of the file, and of each function in it. Of functions with one name, as two `From::from` of one type, the
@@ -55,7 +55,7 @@ struct Functions<'a> {
 }
 
 impl Functions<'_> {
-    /// Notes the function, if it has a body, and gives the name for what is inside.
+    /// Records the function, if it has a body, and returns the name for the code inside.
     fn note(&mut self, signature: &syn::Signature, body: Option<&syn::Block>) -> String {
         let name = signature.ident.to_string();
         if let Some(body) = body {

@@ -84,7 +84,7 @@ fn events(text: &str) -> impl Iterator<Item = (Event<'_>, Range<usize>)> {
 mod tests {
     use super::*;
 
-    /// What is wrong with `text` as docs/page.md.
+    /// Faults of `text` as docs/page.md.
     fn findings(text: &str) -> Vec<String> {
         let tree = Tree::of(&[
             ("docs/page.md", text),

@@ -1,5 +1,5 @@
 //! Lines of the log: a stable name of the form `noun state`, and all else as key=value. Operators search for names and parse
-//! keys; a sentence can do neither, and changes whenever somebody says it better.
+//! keys. A sentence permits neither, and changes with every better wording.
 
 use proc_macro2::{TokenStream, TokenTree};
 use syn::visit::{self, Visit};
@@ -40,7 +40,7 @@ impl<'ast> Visit<'ast> for LogLines<'_> {
     }
 }
 
-/// What is wrong with the arguments of a log macro, of which the last is the name.
+/// The fault of the arguments of a log macro, of which the last is the name.
 fn fault(arguments: TokenStream) -> Option<String> {
     let mut last = Vec::new();
     for tree in arguments {

@@ -11,7 +11,7 @@ const COLUMNS_MAX: usize = 160;
 /// The heading of the table of modules: `| about | modules | for users |`.
 const MODULES: &str = "## Where to read on";
 
-/// What makes the map long, and names in it that lead nowhere.
+/// Checks the length of the map, and finds names in it that do not exist.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     let text = tree.text(MAP).unwrap_or_default();
     let mut findings = too_long(text);

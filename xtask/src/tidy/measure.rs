@@ -1,8 +1,8 @@
-//! What is measured, and how much of it there may be.
+//! Measured sizes and their bounds.
 
 use std::fmt;
 
-/// What is counted.
+/// Unit of a size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Unit {
     FileLines,
@@ -33,7 +33,7 @@ impl Unit {
         }
     }
 
-    /// What to do about too much of it.
+    /// Advice for a size above its bound.
     pub(super) fn advice(self) -> &'static str {
         match self {
             Unit::FileLines | Unit::FunctionLines => "take it apart along its ideas",

@@ -56,7 +56,7 @@ impl<'a> Permission<'a> {
         Some(Permission { line, word, reason: reason.trim_start_matches([':', ' ']) })
     }
 
-    /// What is wrong with it.
+    /// The fault of the permission.
     fn judge(&self, suspicions: &[Suspicion]) -> Option<String> {
         if !suspicions.iter().any(|suspicion| suspicion.permission.as_deref() == Some(self.word)) {
             return Some(format!("nothing needs the permission for `{}`; remove it", self.word));
@@ -69,7 +69,7 @@ impl<'a> Permission<'a> {
 mod tests {
     use super::*;
 
-    /// What is left of one suspicion with this permission, in a file of this text.
+    /// The findings that stay of one suspicion with this permission, in a file of this text.
     fn findings(text: &str, permission: Option<&str>) -> Vec<String> {
         let source = Source::parse("a.rs", text).expect("it is Rust");
         let suspicion = Suspicion {

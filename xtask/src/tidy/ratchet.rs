@@ -1,4 +1,4 @@
-//! Exceptions to the sizes, which can only shrink: what grew is refused, what shrank must be written down.
+//! Exceptions to the sizes, which can only shrink: growth is refused, and shrinking must be recorded.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ impl Ratchet {
         Ok(Ratchet { entries: lines.map(entry).collect::<Result<_>>()? })
     }
 
-    /// What is too large, or not as large as its entry says.
+    /// Finds sizes above their bound, and entries that differ from the measured size.
     pub(super) fn check(&self, measures: &[Measure]) -> Vec<Finding> {
         let unknown = self.entries.iter().filter(|entry| entry.measure(measures).is_none());
         let unknown = unknown.map(|entry| {
@@ -45,7 +45,7 @@ impl Ratchet {
         unknown.chain(measures.iter().filter_map(|measure| self.judge(measure))).collect()
     }
 
-    /// Lowers entries to what they became, and drops those that are no exceptions any more.
+    /// Lowers entries to the measured sizes, and drops those that are no exceptions any more.
     pub(super) fn tighten(&mut self, measures: &[Measure]) {
         self.entries.retain_mut(|entry| {
             let Some(measure) = entry.measure(measures) else { return false };

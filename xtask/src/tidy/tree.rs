@@ -12,7 +12,7 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// What git tracks, and what it would if it were added. Generated and ignored files are not ours to judge.
+    /// Files that git tracks, and those that it would track. Generated and ignored files are not checked.
     pub(super) fn read(root: &Path) -> Result<Tree> {
         let args = ["ls-files", "-z", "--cached", "--others", "--exclude-standard"];
         let paths = process::read(process::command("git").args(args))?;

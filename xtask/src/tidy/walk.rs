@@ -1,4 +1,4 @@
-//! The walk tables of ARCHITECTURE.md, and the table of faults and tests of tests/matrix.md: every row names a file and
+//! The walk tables of ARCHITECTURE.md, and the table of faults and tests of tests/matrix.md. Every row names a file and
 //! functions in it, which must exist.
 
 use super::Finding;

@@ -1,8 +1,8 @@
 //! One word per thing: names that we give must not use the words that the glossary gave up. And no name is a riddle: a test's
 //! states the behaviour in 60 characters.
 //!
-//! Only definitions are looked at, so that the words of std and of other crates are free to use. Words that are right
-//! in other senses (a map, a path, a channel) are not in the list: a check that is often wrong is soon ignored.
+//! Only definitions are checked, so that the words of std and of other crates are free to use. Words that are right in other
+//! senses (a map, a path, a channel) are not in the list: a check that is often wrong is soon ignored.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};

@@ -154,7 +154,7 @@ fn pipeline(_: &World, conn: &mut Connection) {
     let mut pipe = redis::pipe();
     pipe.set("pipe:0", "first").lpush("pipe:0", "wrong").set("pipe:1", "last");
     assert_refused(pipe.query::<()>(conn), "WRONGTYPE");
-    // What came before and after the error was done, and no reply is left over.
+    // The commands before and after the error were done, and no reply is left over.
     assert_eq!(conn.mget(&["pipe:0", "pipe:1"]), Ok(["first", "last"].map(str::to_owned).to_vec()));
 }
 
@@ -280,7 +280,7 @@ fn cluster(world: &World, _: &mut Connection) {
     assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]), Ok(vec![2, 1]));
 }
 
-/// Atomic pipelines of keys of one shard, and one that sees to it that nobody writes meanwhile.
+/// Atomic pipelines of keys of one shard, and one that checks that no other client writes meanwhile.
 fn transactions(world: &World, conn: &mut Connection) {
     let mut atomic = redis::pipe();
     atomic.atomic().set("tx:a{t}", 1).ignore().incr("tx:a{t}", 1).rpush("tx:b{t}", &["x", "y"]);
@@ -309,7 +309,7 @@ fn transactions(world: &World, conn: &mut Connection) {
     assert_eq!(conn.exists(&keys), Ok(0));
 }
 
-/// One connection waits for what another gives.
+/// One connection waits for an element that another pushes.
 fn waiting(world: &World, conn: &mut Connection) {
     let mut waiting = world.connect();
     let popped = std::thread::spawn(move || waiting.blpop(&["blocking:a{t}", "blocking:b{t}"], 20.0));
@@ -361,7 +361,7 @@ fn databases(world: &World, conn: &mut Connection) {
     assert_refused(redis::cmd("SELECT").arg(99).query::<()>(&mut other), "DB index is out of range");
 }
 
-/// The old connection fails, and does not hang; the client gives new ones as soon as somebody listens.
+/// The old connection fails, and does not hang; the client makes new ones as soon as a process listens.
 fn reconnect(world: &World, conn: &mut Connection) {
     wait_for_restart();
     let start = Instant::now();

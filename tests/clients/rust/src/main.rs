@@ -1,5 +1,5 @@
-//! Does with redis-rs what its users do, against the port that it is given: `redis-rs` with blocking connections,
-//! `redis-rs-async` with a multiplexed one on tokio. tests/clients/README.md says how it is started and what it prints.
+//! Typical uses of redis-rs against the given port: `redis-rs` with blocking connections, `redis-rs-async` with a multiplexed
+//! one on tokio. tests/clients/README.md defines its arguments and its output.
 //!
 //! A check is a function that panics where something is not as expected.
 
@@ -14,7 +14,7 @@ use std::time::Duration;
 /// How long one request may take. Generous: the machine may be busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
-/// What every check needs to know.
+/// Settings for every check.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) client: redis::Client,

@@ -152,7 +152,7 @@ async fn pipeline(_: World, mut conn: Conn) {
     let mut pipe = redis::pipe();
     pipe.set("pipe:0", "first").lpush("pipe:0", "wrong").set("pipe:1", "last");
     assert_refused(pipe.query_async::<()>(&mut conn).await, "WRONGTYPE");
-    // What came before and after the error was done, and no reply is left over.
+    // The commands before and after the error were done, and no reply is left over.
     assert_eq!(conn.mget(&["pipe:0", "pipe:1"]).await, Ok(["first", "last"].map(str::to_owned).to_vec()));
 }
 
@@ -195,7 +195,7 @@ async fn scan(_: World, mut conn: Conn) {
     assert_once(all(members).await.into_iter().map(|(name, _)| name), "member:");
 }
 
-/// What the library's iterator gives until it ends.
+/// All items of the library's iterator.
 async fn all<T: redis::FromRedisValue + Unpin + Send>(mut items: redis::AsyncIter<'_, T>) -> Vec<T> {
     let mut found = Vec::new();
     while let Some(item) = items.next_item().await {
@@ -299,7 +299,7 @@ async fn cluster(world: World, _: Conn) {
     assert_eq!(conn.mget(&["b:{cluster}", "a:{cluster}"]).await, Ok(vec![2, 1]));
 }
 
-/// Atomic pipelines are in one piece between the requests of other tasks. Who watches wants a connection of its own.
+/// Atomic pipelines are in one piece between the requests of other tasks. WATCH needs a connection of its own.
 async fn transactions(world: World, mut conn: Conn) {
     let tasks: Vec<_> = (0..20).map(|_| tokio::spawn(atomic_increments(conn.clone()))).collect();
     for task in tasks {
@@ -351,7 +351,7 @@ fn patient() -> AsyncConnectionConfig {
     AsyncConnectionConfig::new().set_response_timeout(Some(PATIENCE)).set_connection_timeout(Some(PATIENCE))
 }
 
-/// One connection waits for what another gives.
+/// One connection waits for an element that another pushes.
 async fn waiting(world: World, mut conn: Conn) {
     let mut waiting =
         world.client.get_multiplexed_async_connection_with_config(&patient()).await.expect("a connection");
@@ -422,7 +422,7 @@ async fn databases(world: World, mut conn: Conn) {
     assert_refused(refused, "DB index is out of range");
 }
 
-/// The connection fails what was asked while there was nobody, and is there again by itself.
+/// The connection fails requests while no process listens, and reconnects by itself.
 async fn reconnect(_: World, mut conn: Conn) {
     tokio::task::spawn_blocking(wait_for_restart).await.expect("stdin says so");
     let start = Instant::now();
