@@ -134,7 +134,7 @@ fn a_file_of_listeners_of_mode_tcp_opens_no_port_of_redis() {
     }
     let no_use = refused_start(&path, &["--nodes=127.0.0.1:1"]);
     assert_eq!(no_use.code, Some(1), "{no_use:?}");
-    assert!(no_use.stderr.contains("--nodes: nothing here has a use for it"), "{no_use:?}");
+    assert!(no_use.stderr.contains("--nodes has no effect"), "{no_use:?}");
 }
 
 #[test]
@@ -190,8 +190,7 @@ fn the_command_line_wins_and_what_does_not_go_together_is_told() {
 
     let finished = refused_start(&path, &["--cluster=127.0.0.1:1"]);
     assert_eq!(finished.code, Some(1), "{finished:?}");
-    let expected =
-        format!("shardis: {path}:1:1: nodes: it does not go together with --cluster of the command line");
+    let expected = format!("shardis: {path}:1:1: nodes excludes --cluster of the command line");
     assert!(finished.stderr.starts_with(&expected), "{finished:?}");
     // Faults of the command line itself are reported as without a file.
     for (flags, named) in
@@ -256,8 +255,8 @@ fn what_is_no_file_or_no_text_is_told_in_one_line() {
     std::fs::write(&binary, b"port = 1\n\xff").expect("a file");
     let large = directory.write("large", &"# nothing\n".repeat(200_000));
     let cases = [
-        (folder.as_str(), "it is a directory; name a file"),
-        ("/nowhere/shardis.toml", "there is no such file"),
+        (folder.as_str(), "the path is a directory; name a file"),
+        ("/nowhere/shardis.toml", "the file does not exist"),
         (binary.to_str().expect("text"), ":2:1: the byte 0xff is not UTF-8"),
         (&large, "more than 1048576 bytes"),
         ("/dev/zero", "more than 1048576 bytes"),

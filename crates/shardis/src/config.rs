@@ -224,13 +224,13 @@ impl<'a> Reader<'a> {
         let is_useless = |id: &str| !OF_THE_PROCESS.contains(&id) && id != "config";
         let refusal = |key: &str, elsewhere: &str| {
             format!(
-                "{key}: nothing here has a use for it, since all listeners are of mode tcp; write port = 6380 for one of \
+                "{key} has no effect, since all listeners are of mode tcp; write port = 6380 for one of \
                  Redis as well{elsewhere}"
             )
         };
         for Entry { key, at, .. } in entries.iter().filter(|entry| is_useless(&entry.id)) {
             let elsewhere = match listeners::is_key_of_tcp(key) {
-                true => ", or write it under the [[listener]] that it is for",
+                true => ", or move the key to its [[listener]]",
                 false => "",
             };
             self.faults.push(Fault::at(*at, refusal(key, elsewhere)));
@@ -255,7 +255,8 @@ impl<'a> Reader<'a> {
                 Some(at) => format!("line {}", self.document.line(at)),
                 None => self.wording.of_file(claim.option),
             };
-            let text = format!("address {place}: {owner} has it already; each listener needs its own");
+            let text =
+                format!("address {place}: {owner} has this address already; each listener needs its own");
             self.faults.push(Fault::at(listener.address_at, text));
         }
         self.places.push(Claim { place, at: Some(listener.address_at), option: "--listen" });
@@ -269,7 +270,7 @@ pub(crate) fn check(path: &Path) -> ExitCode {
     match load(path, &[], Depth::Check) {
         Ok(serving) => {
             let summary = Wording::default().of_file(&serving.summary());
-            let _ = writeln!(std::io::stdout(), "{}: nothing is wrong with it\n{summary}", path.display());
+            let _ = writeln!(std::io::stdout(), "{}: the configuration is valid\n{summary}", path.display());
             ExitCode::SUCCESS
         }
         Err(faults) => {

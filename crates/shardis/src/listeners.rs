@@ -85,7 +85,7 @@ impl fmt::Display for CannotListen {
                 write!(out, "the port is in use; choose another with {option}")
             }
             (Place::Unix(_), ErrorKind::AddrInUse) => {
-                write!(out, "it is in use; choose another with {option}")
+                write!(out, "the socket is in use; choose another with {option}")
             }
             (Place::Tcp(_), ErrorKind::PermissionDenied) => {
                 out.write_str("not permitted; ports from 1024 on need no rights")

@@ -90,7 +90,7 @@ impl ReadingArgs {
         if let Some((option, _)) = policies.iter().find(|(_, from)| *from == ReadFrom::Zone)
             && self.zone.is_none()
         {
-            return Err(format!("{option}: it needs --zone, the zone of this proxy"));
+            return Err(format!("{option} needs --zone, the zone of this proxy"));
         }
         if self.node_failure_limit == 0 {
             return Err("--node-failure-limit 0: write a number, 1 at least".to_owned());
@@ -283,7 +283,7 @@ mod tests {
         let error = check_with("a:1", modulo, &[], &listeners[..2]).expect_err("no replica");
         assert!(error.starts_with("--listener 127.0.0.1:2 read-from=any: no node has a replica"), "{error}");
         let error = check_with("a:1|b:1", modulo, &[], &listeners).expect_err("no zone");
-        assert!(error.starts_with("--listener 127.0.0.1:3 read-from=zone: it needs --zone"), "{error}");
+        assert!(error.starts_with("--listener 127.0.0.1:3 read-from=zone needs --zone"), "{error}");
         check_with("a:1|b:1", modulo, &["--zone=z"], &listeners).expect("valid");
         check_with("a:1", modulo, &[], &["127.0.0.1:2 read-from=primary"]).expect("valid");
     }

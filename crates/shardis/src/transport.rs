@@ -96,12 +96,12 @@ impl TransportArgs {
                 "--tls-cert-file and --tls-key-file belong together: {certificates} of the one, {keys} of the other"
             ));
         }
-        let needs = |option: String| Err(format!("{option}: it needs --tls-cert-file and --tls-key-file"));
+        let needs = |option: String| Err(format!("{option} needs --tls-cert-file and --tls-key-file"));
         let tls_listener = self.listener.iter().find(|listener| listener.is_tls);
         match (self.tls_port, tls_listener) {
             (0, None) if certificates > 0 => {
                 return Err(
-                    "--tls-cert-file: say where clients with TLS come, as in --tls-port=6390".to_owned()
+                    "--tls-cert-file: no listener uses TLS; add one, as in --tls-port=6390".to_owned()
                 );
             }
             (0, Some(listener)) if certificates == 0 => {
@@ -110,15 +110,17 @@ impl TransportArgs {
             (0, _) => {}
             (tls_port, _) if certificates == 0 => return needs(format!("--tls-port {tls_port}")),
             (tls_port, _) if plain.is_some_and(|addr| addr.port() == tls_port) => {
-                return Err(format!("--tls-port {tls_port}: --port has it already; each needs its own"));
+                return Err(format!(
+                    "--tls-port {tls_port}: --port has this port already; each needs its own"
+                ));
             }
             (_, _) => {}
         }
         if self.unixsocketperm.is_some() && !self.has_unix_socket() {
-            return Err("--unixsocketperm: say where the socket is to be, with --unixsocket".to_owned());
+            return Err("--unixsocketperm: there is no socket; name one with --unixsocket".to_owned());
         }
         if self.node_tls && !has_nodes {
-            return Err("--node-tls: there are no nodes to speak it to; name them with --nodes".to_owned());
+            return Err("--node-tls: there are no nodes; name them with --nodes".to_owned());
         }
         Ok(())
     }

@@ -39,7 +39,7 @@ impl FromStr for Zones {
 
 impl Zones {
     fn add(&mut self, place: &str, zone: &str) -> Result<(), String> {
-        let twice = || Err(format!("{place}: it is there twice"));
+        let twice = || Err(format!("{place}: the place is given twice"));
         let network = place.parse::<IpNet>().ok().or_else(|| place.parse::<IpAddr>().ok().map(IpNet::from));
         if let Some(network) = network.map(|network| network.trunc()) {
             if self.networks.iter().any(|(known, _)| *known == network) {
@@ -161,8 +161,8 @@ mod tests {
             ("=a", "write a network"),
             ("10.0.0.0/8=a b", "a zone is made of"),
             ("10.0.0.0/8=", "a zone is made of"),
-            ("10.0.0.0/8=a,10.1.0.0/8=b", "10.1.0.0/8: it is there twice"),
-            ("h=a,H=b", "H: it is there twice"),
+            ("10.0.0.0/8=a,10.1.0.0/8=b", "10.1.0.0/8: the place is given twice"),
+            ("h=a,H=b", "H: the place is given twice"),
         ] {
             let error = text.parse::<Zones>().expect_err(text);
             assert!(error.contains(named), "{text}: {error}");

@@ -52,7 +52,7 @@ pub enum TopologyError {
     },
 
     /// A slot that two shards own, or that does not exist.
-    #[error("slot {slot}: it must be below 16384 and have one owner")]
+    #[error("slot {slot}: a slot must be below 16384 and have one owner")]
     Slot {
         /// Which.
         slot: u16,
@@ -169,7 +169,7 @@ pub enum TopologyError {
     },
     /// Nothing behind a `|`.
     #[error(
-        "node {node:?}: a replica behind it is empty; remove a |, or write the replica, as in a:6379|b:6379"
+        "node {node:?}: a replica of this node is empty; remove a |, or write the replica, as in a:6379|b:6379"
     )]
     ReplicaEmpty {
         /// The primary's name or address.

@@ -1,5 +1,5 @@
-//! The nodes as an operator writes them: `host:port`, `[v6]:port` or `unix:/path`, each with a weight, a zone and a name
-//! if need be, and with its replicas. Nothing is resolved here.
+//! The nodes as an operator writes them: `host:port`, `[v6]:port` or `unix:/path`. Each can have a weight, a zone and a name,
+//! and replicas. Nothing is resolved here.
 
 use crate::TopologyError;
 use std::collections::HashMap;
@@ -9,8 +9,8 @@ use std::path::PathBuf;
 use std::str::FromStr;
 use std::sync::Arc;
 
-/// How many nodes a topology can have: more than any proxy was seen with (predixy stops at 2,048), and few enough
-/// that a ring of all of them, 655,360 points, takes 10 MB.
+/// The most nodes of a topology. No proxy was seen with more (predixy stops at 2,048), and a ring of all of them, 655,360
+/// points, takes 10 MB.
 pub const NODES_MAX: usize = 4096;
 
 /// How much a node can weigh. Large enough for weights in megabytes, as libmemcached's users write them; small enough
@@ -88,8 +88,8 @@ impl fmt::Display for Address {
 ///
 /// A unix socket is `unix:/path` or just `/path`; if there is a colon in the path, the weight must be written too.
 ///
-/// Behind the port or the weight may stand `@` and a zone, where the node is; for a unix socket the weight must be written
-/// then. Behind a primary stand its replicas, each after a `|`. They take no keys of their own, so they have no weight:
+/// Behind the port or the weight may stand `@` and the zone of the node; for a unix socket the weight must be written then.
+/// Behind a primary stand its replicas, each after a `|`. They take no keys of their own, so they have no weight:
 ///
 /// ```
 /// use topology::NodeSpec;
@@ -143,9 +143,9 @@ impl NodeSpec {
         self.name.clone().unwrap_or_else(|| self.address.to_string())
     }
 
-    /// The name of the node in twemproxy (`conf_add_server` in nc_conf.c), and sorts and hashes it by: the given name,
-    /// or else `host:port`, without the port if it is memcached's; a unix socket is `path:`, because twemproxy counts
-    /// the colon in and then finds no port.
+    /// The name by which twemproxy sorts and hashes the node (`conf_add_server` in nc_conf.c). It is the given name, or else
+    /// `host:port`, without the port if it is memcached's. A unix socket is `path:`, because twemproxy counts the colon in and
+    /// then finds no port.
     pub fn ring_name(&self) -> String {
         match (&self.name, &self.address) {
             (Some(name), _) => name.clone(),
@@ -459,7 +459,7 @@ mod tests {
         let refusal = |list| parse_nodes(list).expect_err(list).to_string();
         assert_eq!(
             refusal("a:1|"),
-            r#"node "a:1": a replica behind it is empty; remove a |, or write the replica, as in a:6379|b:6379"#
+            r#"node "a:1": a replica of this node is empty; remove a |, or write the replica, as in a:6379|b:6379"#
         );
         assert_eq!(
             refusal("a:1|b:1:2"),

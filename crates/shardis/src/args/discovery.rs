@@ -107,7 +107,10 @@ impl DiscoveryArgs {
             ));
         }
         if let Some(name) = names.iter().enumerate().find(|(at, name)| names[..*at].contains(name)) {
-            return Err(format!("--master {:?}: it is there twice; each name is a shard of its own", name.1));
+            return Err(format!(
+                "--master {:?}: the name is given twice; each shard has a name of its own",
+                name.1
+            ));
         }
         if names.len() > NAMES_MAX {
             return Err(format!("--master: {} names; at most {NAMES_MAX}", names.len()));

@@ -78,10 +78,14 @@ impl ListenerArg {
     ) -> Result<(), String> {
         for (number, ListenerArg { place, .. }) in listeners.iter().enumerate() {
             if listeners[..number].iter().any(|before| before.place.is_same(place)) {
-                return Err(format!("--listener {place}: it is there twice; each needs a place of its own"));
+                return Err(format!(
+                    "--listener {place}: the address is given twice; each listener needs its own"
+                ));
             }
             if let Some((option, _)) = others.iter().find(|(_, other)| other.is_same(place)) {
-                return Err(format!("--listener {place}: {option} has it already; each needs its own"));
+                return Err(format!(
+                    "--listener {place}: {option} has this address already; each listener needs its own"
+                ));
             }
         }
         Ok(())
@@ -158,9 +162,9 @@ mod tests {
             Ok(())
         );
         let refusals = [
-            (&["127.0.0.1:1 tls", "127.0.0.1:1"][..], "--listener 127.0.0.1:1: it is there twice"),
-            (&["127.0.0.1:6380 read-from=any"], "--listener 127.0.0.1:6380: --port has it"),
-            (&["unix:/run/a"], "--listener unix:/run/a: --unixsocket has it"),
+            (&["127.0.0.1:1 tls", "127.0.0.1:1"][..], "--listener 127.0.0.1:1: the address is given twice"),
+            (&["127.0.0.1:6380 read-from=any"], "--listener 127.0.0.1:6380: --port has this address"),
+            (&["unix:/run/a"], "--listener unix:/run/a: --unixsocket has this address"),
         ];
         for (texts, named) in refusals {
             let error = check(texts).expect_err(named);

@@ -169,7 +169,7 @@ pub(crate) struct ProxyArgs {
 fn parse_memory_max(text: &str) -> Result<usize, String> {
     const MEMORY_MIN: usize = 16_000_000;
     match parse_bytes(text)? {
-        bytes if bytes < MEMORY_MIN => Err("at least 16m".to_owned()),
+        bytes if bytes < MEMORY_MIN => Err("must be at least 16m".to_owned()),
         bytes => Ok(bytes),
     }
 }
@@ -286,7 +286,7 @@ impl ProxyArgs {
     fn check_counts(&self) -> Result<(), String> {
         self.service.check()?;
         if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
-            return Err(format!("--store-shards {}: 1 to {STORE_SHARDS_MAX}", self.store_shards));
+            return Err(format!("--store-shards {}: must be 1 to {STORE_SHARDS_MAX}", self.store_shards));
         }
         Ok(())
     }
@@ -294,7 +294,7 @@ impl ProxyArgs {
     fn check_like(&self) -> Result<(), String> {
         match self.like.filter(|like| self.discovery.is_cluster() && *like != Like::RedisCluster) {
             Some(like) => Err(format!(
-                "--like={}: a Redis Cluster says itself where its keys are; leave it out, or name plain nodes with --nodes",
+                "--like={}: a Redis Cluster says itself where its keys are; leave --like out, or name plain nodes with --nodes",
                 like.name()
             )),
             None => Ok(()),
@@ -376,10 +376,12 @@ impl ProxyArgs {
         let wanted = self.databases();
         if !(1..=proxy::Settings::DATABASES_MAX).contains(&wanted) {
             let max = proxy::Settings::DATABASES_MAX;
-            return Err(format!("--databases {wanted}: 1 to {max}"));
+            return Err(format!("--databases {wanted}: must be 1 to {max}"));
         }
         if self.discovery.is_cluster() && wanted > 1 {
-            return Err(format!("--databases {wanted}: a Redis Cluster has database 0 alone; leave it out"));
+            return Err(format!(
+                "--databases {wanted}: a Redis Cluster has database 0 alone; leave --databases out"
+            ));
         }
         if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
             let max = store::DATABASES;
@@ -622,21 +624,21 @@ mod tests {
             args.remarks(&args.topology().expect("valid"))
         };
         let cases: &[(&[&str], &str)] = &[
-            (&["--nodes=a:1", "--zone=x"], "--zone: it has no effect without --read-from=zone"),
-            (&["--nodes=a:1", "--node-failure-limit=3"], "--node-failure-limit: it has no effect without "),
-            (&["--nodes=a:1", "--node-retry-timeout-ms=3"], "--node-retry-timeout-ms: it has no"),
-            (&["--nodes=a:1", "--slow-start-ms=3"], "--slow-start-ms: it has no effect without "),
-            (&["--nodes=a:1", "--replica-lag-max=3"], "--replica-lag-max: it has no effect without "),
+            (&["--nodes=a:1", "--zone=x"], "--zone has no effect without --read-from=zone"),
+            (&["--nodes=a:1", "--node-failure-limit=3"], "--node-failure-limit has no effect without "),
+            (&["--nodes=a:1", "--node-retry-timeout-ms=3"], "--node-retry-timeout-ms has no effect"),
+            (&["--nodes=a:1", "--slow-start-ms=3"], "--slow-start-ms has no effect without "),
+            (&["--nodes=a:1", "--replica-lag-max=3"], "--replica-lag-max has no effect without "),
             (&["--nodes=a:1|b:1"], "--nodes: a:1 has replicas, which are not read from without --read-from"),
-            (&["--nodes=a:1", "--cross-shard-bytes-max=3"], "--cross-shard-bytes-max: it has no effect "),
-            (&["--nodes=a:1", "--refresh-period-ms=300"], "--refresh-period-ms: it has no effect without "),
-            (&["--store-policy=allkeys-lru"], "--store-policy: it has no effect without --store-memory"),
+            (&["--nodes=a:1", "--cross-shard-bytes-max=3"], "--cross-shard-bytes-max has no effect "),
+            (&["--nodes=a:1", "--refresh-period-ms=300"], "--refresh-period-ms has no effect without "),
+            (&["--store-policy=allkeys-lru"], "--store-policy has no effect without --store-memory"),
             (&["--host=0.0.0.0"], "protected mode: clients from other machines are denied, since "),
             (
                 &["--listener=0.0.0.0:1", "--protected-mode=no"],
                 "clients from other machines need no password",
             ),
-            (&["--tls-ca-cert-file=a"], "--tls-ca-cert-file: it has no effect without --tls-port"),
+            (&["--tls-ca-cert-file=a"], "--tls-ca-cert-file has no effect without --tls-port"),
             (
                 &["--nodes=a:1", "--like=codis", "--host=::1"],
                 "--like=codis: codis' table of slots and groups is not",
@@ -720,16 +722,16 @@ mod tests {
             (&["--tls-port=6390"], "--tls-cert-file"),
             (&["--tls-cert-file=a", "--tls-key-file=b"], "--tls-port"),
             (&["--tls-port=6390", "--tls-cert-file=a"], "--tls-key-file"),
-            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has it already"),
+            (&["--tls-port=6380", "--tls-cert-file=a", "--tls-key-file=b"], "--port has this port already"),
             (&["--tls-auth-clients=yes"], "--tls-ca-cert-file"),
             (&["--tls-ca-cert-file=a", "--tls-auth-clients=perhaps"], "perhaps"),
             (&["--unixsocketperm=770"], "--unixsocket"),
             (&["--unixsocket=a", "--unixsocketperm=abc"], "in octal"),
             (&["--listener=6381"], "write an address"),
-            (&["--listener=127.0.0.1:6380"], "--port has it already"),
-            (&["--listener=127.0.0.1:1 tls"], "--listener 127.0.0.1:1 tls: it needs --tls-cert-file"),
+            (&["--listener=127.0.0.1:6380"], "--port has this address already"),
+            (&["--listener=127.0.0.1:1 tls"], "--listener 127.0.0.1:1 tls needs --tls-cert-file"),
             (&["--listener=127.0.0.1:1", "--listener=127.0.0.1:1 read-from=primary"], "twice"),
-            (&["--unixsocket=/a", "--listener=/a"], "--unixsocket has it already"),
+            (&["--unixsocket=/a", "--listener=/a"], "--unixsocket has this address already"),
             (&["--listener=127.0.0.1:1 read-from=replica"], "no node has a replica"),
             (&["--listener=127.0.0.1:1 read-from=slave"], "prefer-replica"),
             (&["--node-tls"], "name them with --nodes"),

@@ -46,5 +46,5 @@ impl ProxyArgs {
 
 /// That `flag` has no effect, since `other` is not given.
 pub(crate) fn no_effect(flag: &str, other: &str) -> String {
-    format!("{flag}: it has no effect without {other}")
+    format!("{flag} has no effect without {other}")
 }

@@ -42,7 +42,7 @@ const WORDS: [(&[&str], &str); 20] = [
             "tcpkeepalive",
             "redis",
         ],
-        "leave it out: shardis does what is needed without being told",
+        "leave it out: shardis does what is needed by itself",
     ),
     (
         &["daemonize", "daemon", "pidfile", "supervised", "user"],

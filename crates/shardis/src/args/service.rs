@@ -67,10 +67,13 @@ impl ServiceArgs {
     /// Refuses counts that cannot be.
     pub(crate) fn check(&self) -> Result<(), String> {
         if self.workers > WORKERS_MAX {
-            return Err(format!("--workers {}: at most {WORKERS_MAX}; 0 means one per core", self.workers));
+            return Err(format!(
+                "--workers {}: must be at most {WORKERS_MAX}; 0 means one per core",
+                self.workers
+            ));
         }
         match self.maxclients {
-            0 => Err("--maxclients 0: at least 1".to_owned()),
+            0 => Err("--maxclients 0: must be at least 1".to_owned()),
             _ => Ok(()),
         }
     }

@@ -64,7 +64,7 @@ impl Document {
     /// A file of `bytes`; or its text up to the first fault, and that fault.
     pub(super) fn new(bytes: Vec<u8>) -> Result<Document, (String, Fault)> {
         if bytes.len() > BYTES_MAX {
-            let text = format!("it is no configuration: it has more than {BYTES_MAX} bytes");
+            let text = format!("the file has more than {BYTES_MAX} bytes, the limit of a configuration");
             return Err((String::new(), Fault { at: None, text }));
         }
         String::from_utf8(bytes).map(|text| Document { text }).map_err(|error| {
@@ -138,7 +138,7 @@ impl Document {
         let why = match said {
             "duplicate key" => {
                 let key = error.span().and_then(|span| self.text.get(span)).unwrap_or_default();
-                return format!("{key}: it is there twice; leave one out");
+                return format!("{key}: the key is set twice; remove one");
             }
             "string values must be quoted" if is_at_end => "there is no value behind the =",
             "string values must be quoted" => {
@@ -175,9 +175,9 @@ impl Document {
 
 fn unreadable(error: &std::io::Error) -> String {
     match error.kind() {
-        ErrorKind::NotFound => "there is no such file".to_owned(),
-        ErrorKind::IsADirectory => "it is a directory; name a file".to_owned(),
-        ErrorKind::PermissionDenied => "it may not be read by this user".to_owned(),
-        _ => format!("it cannot be read: {error}"),
+        ErrorKind::NotFound => "the file does not exist".to_owned(),
+        ErrorKind::IsADirectory => "the path is a directory; name a file".to_owned(),
+        ErrorKind::PermissionDenied => "this user may not read the file".to_owned(),
+        _ => format!("the file cannot be read: {error}"),
     }
 }

@@ -140,7 +140,7 @@ impl Flags {
     /// The fault of a key that no flag has.
     fn unknown(&self, key: &str) -> String {
         if NOT_IN_FILES.contains(&key) {
-            return format!("{key}: a file names no other; write its keys here");
+            return format!("{key}: a file cannot name another file; write its keys here");
         }
         let shown = if is_plain(key) { key.to_owned() } else { format!("{key:?}") };
         if let Some(advice) = rivals::advice(key).filter(|advice| self.has_flags_of(advice)) {
@@ -195,7 +195,7 @@ impl Flags {
             None => format!("--{name} of the command line"),
         });
         let others = either(&others.collect::<Vec<_>>(), "and");
-        Some(Fault::at(*at, format!("{key}: it does not go together with {others}; take one of them away")))
+        Some(Fault::at(*at, format!("{key} excludes {others}; remove one of them")))
     }
 
     fn missing(&self, error: &Error, entries: &[Entry]) -> Fault {
@@ -206,7 +206,7 @@ impl Flags {
             missing.iter().any(|name| subjects.contains(name))
         };
         match entries.iter().find(needs_some) {
-            Some(Entry { key, at, .. }) => Fault::at(*at, format!("{key}: it needs {missing} as well")),
+            Some(Entry { key, at, .. }) => Fault::at(*at, format!("{key} needs {missing} as well")),
             None => Fault { at: None, text: format!("the command line needs {missing} as well") },
         }
     }
@@ -246,7 +246,7 @@ pub(super) fn merged(entries: Vec<Entry>, faults: &mut Vec<Fault>) -> Vec<Entry>
                 other.values.extend(entry.values);
             }
             Some(other) => {
-                let text = format!("{}: it is another name of {}; leave one out", entry.key, other.key);
+                let text = format!("{} is another name of {}; leave one out", entry.key, other.key);
                 faults.push(Fault::at(entry.at, text));
             }
             None => merged.push(entry),
@@ -261,16 +261,13 @@ fn values(flag: &Arg, key: &str, value: &DeValue<'_>, at: usize) -> Result<Vec<(
     let refusal = |at, why: &str| Fault::at(at, format!("{key}: {why}"));
     let elements: Vec<(&DeValue<'_>, usize)> = match value {
         DeValue::Array(elements) if takes_many && elements.is_empty() => {
-            return Err(vec![refusal(
-                at,
-                "the list is empty; leave the key out, or write what is to be in it",
-            )]);
+            return Err(vec![refusal(at, "the list is empty; leave the key out, or write its values")]);
         }
         DeValue::Array(elements) if takes_many => {
             elements.iter().map(|element| (element.get_ref(), element.span().start)).collect()
         }
         DeValue::Array(_) => {
-            let text = format!("it takes one value and no list, as in {}", example(flag, key));
+            let text = format!("the key takes one value, not a list, as in {}", example(flag, key));
             return Err(vec![refusal(at, &text)]);
         }
         value => vec![(value, at)],
@@ -298,17 +295,17 @@ fn scalar(flag: &Arg, key: &str, value: &DeValue<'_>) -> Result<String, String> 
     let instead = || format!("write {}", example(flag, key));
     match value {
         DeValue::String(text) if text.is_empty() => {
-            Err(format!("it is empty; leave it out, or {}", instead()))
+            Err(format!("the value is empty; leave the key out, or {}", instead()))
         }
         DeValue::String(text) => environment::expanded(text, environment::of_process),
         DeValue::Integer(number) => digits(number),
         // The flag takes 0 and 1.
         DeValue::Boolean(on) if has_type::<bool>(flag.get_value_parser()) => Ok(u8::from(*on).to_string()),
-        DeValue::Boolean(on) => Err(format!("{on} is no value for it; {}", instead())),
+        DeValue::Boolean(on) => Err(format!("{on} is not allowed; {}", instead())),
         DeValue::Float(number) => Err(format!("{number} is no whole number; {}", instead())),
-        DeValue::Datetime(_) => Err(format!("a date is no value for it; {}", instead())),
-        DeValue::Array(_) => Err(format!("a list in a list is no value for it; {}", instead())),
-        DeValue::Table(_) => Err(format!("a table is no value for it; {}", instead())),
+        DeValue::Datetime(_) => Err(format!("a date is not allowed; {}", instead())),
+        DeValue::Array(_) => Err(format!("a list in a list is not allowed; {}", instead())),
+        DeValue::Table(_) => Err(format!("a table is not allowed; {}", instead())),
     }
 }
 
@@ -316,7 +313,7 @@ fn scalar(flag: &Arg, key: &str, value: &DeValue<'_>) -> Result<String, String> 
 fn digits(number: &DeInteger<'_>) -> Result<String, String> {
     match number.radix() {
         10 => Ok(number.as_str().to_owned()),
-        _ => Err(format!("{number}: write digits alone, without what stands in front of them")),
+        _ => Err(format!("{number}: write decimal digits only, without a prefix")),
     }
 }
 

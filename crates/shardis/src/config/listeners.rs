@@ -69,7 +69,7 @@ pub(super) fn read(above: &Flags, tables: &[Table<'_>]) -> Listeners {
 /// Why `key` cannot stand above the tables, if it could within one.
 pub(super) fn why_not_above(key: &str) -> Option<String> {
     (is_key_of_tcp(key) || ["address", "tls"].contains(&key))
-        .then(|| format!("{key}: it is of one listener; write it under its [[listener]]"))
+        .then(|| format!("{key}: the key belongs to one listener; write it under its [[listener]]"))
 }
 
 /// Whether a listener of mode tcp may have `key`.

@@ -121,12 +121,12 @@ fn what_does_not_go_together_is_told_whoever_says_it() {
         (
             "port = 1\nnodes = [\"a:1\"]",
             &["--cluster=b:1"],
-            "F:2:1: nodes: it does not go together with --cluster of the command line; take one of them away",
+            "F:2:1: nodes excludes --cluster of the command line; remove one of them",
         ),
         (
             "tls-port = 1",
             &["--port=1", "--tls-cert-file=a", "--tls-key-file=b"],
-            "F:1:12: tls-port 1: --port has it already; each needs its own",
+            "F:1:12: tls-port 1: --port has this port already; each needs its own",
         ),
         (
             "databases = 20",
@@ -138,11 +138,11 @@ fn what_does_not_go_together_is_told_whoever_says_it() {
             &["--node-user=x"],
             "F: the command line needs node-auth-file, and nodes, cluster or sentinel as well",
         ),
-        ("port = 1", &["--store-shards=0"], "F: --store-shards 0: 1 to 256"),
+        ("port = 1", &["--store-shards=0"], "F: --store-shards 0: must be 1 to 256"),
         (
             "port = 1",
             &["--cluster=a:1", "--databases=2"],
-            "F: --databases 2: a Redis Cluster has database 0 alone; leave it out",
+            "F: --databases 2: a Redis Cluster has database 0 alone; leave --databases out",
         ),
     ];
     for (text, words, expected) in cases {
@@ -188,7 +188,7 @@ fn what_is_no_text_is_told_with_the_place_of_the_byte() {
     assert_eq!(faults.to_string(), "F:2:10: the byte 0xff is not UTF-8; write the file in UTF-8");
     let (text, fault) = Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
     let faults = Faults::new(Path::new("F"), &text, vec![fault]);
-    assert_eq!(faults.to_string(), "F: it is no configuration: it has more than 1048576 bytes");
+    assert_eq!(faults.to_string(), "F: the file has more than 1048576 bytes, the limit of a configuration");
 }
 
 #[test]

@@ -82,7 +82,7 @@ mod tests {
     fn flags_become_keys_unless_the_command_line_has_them() {
         let wording = Wording::new(vec!["nodes".to_owned()]);
         let cases = [
-            ("--tls-port 1: it needs --tls-cert-file", "tls-port 1: it needs tls-cert-file"),
+            ("--tls-port 1 needs --tls-cert-file", "tls-port 1 needs tls-cert-file"),
             ("as in --tls-port=6390", "as in tls-port = 6390"),
             ("--on-node-down=remap: only for --nodes", "on-node-down = \"remap\": only for --nodes"),
             ("--auth=nodes (x --zone=a)", "auth = \"nodes\" (x zone = \"a\")"),

@@ -120,9 +120,10 @@ impl TcpArgs {
     pub(crate) fn node_specs(&self) -> Result<Vec<NodeSpec>, String> {
         let nodes = parse_nodes(&self.nodes).map_err(|error| format!("--nodes: {error}"))?;
         match nodes.iter().find(|node| !node.replicas.is_empty()) {
-            Some(node) => {
-                Err(format!("--nodes: {}: whoever it is that copies whom, write a comma", node.label()))
-            }
+            Some(node) => Err(format!(
+                "--nodes: {}: shardis tcp has no replicas; write a comma instead of |",
+                node.label()
+            )),
             None => Ok(nodes),
         }
     }

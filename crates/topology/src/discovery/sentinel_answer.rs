@@ -19,7 +19,7 @@ pub(super) struct Claim {
     /// It is carrying out a failover, or wants to.
     pub is_failing_over: bool,
     /// The replica that this failover makes the primary: the majority has elected this sentinel, which has chosen it. It has
-    /// been told so, or will be within a tenth of a second.
+    /// got the order, or will within a tenth of a second.
     pub heir: Option<Address>,
 }
 
@@ -61,9 +61,9 @@ pub(super) const QUESTIONS: [&str; 5] =
 
 /// Makes sense of the replies to [`QUESTIONS`].
 ///
-/// The address is taken from the first: from the moment at which a failover's new primary is promoted, it is that one, while
-/// the second has the old until all replicas follow. The epoch is in the second alone. It is new from the same moment on, so
-/// that both fit together.
+/// The address is taken from the first reply. It names a failover's new primary from its promotion on, while the second names
+/// the old one until all replicas follow. The epoch is in the second alone. It is new from the same moment on, so that both fit
+/// together.
 pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
     let [address, primary, replicas, old_replicas, ..] = replies else {
         return Err(NoClaim::Reason("its answer is incomplete".to_owned()));
@@ -95,8 +95,8 @@ fn parse_address(reply: &[u8]) -> Option<Address> {
     tcp(&host, port.parse().ok()?)
 }
 
-/// Replicas that the sentinel can reach, and that are meant to be seen (`replica-announced`); and the one that it has chosen
-/// to be the primary, reachable or not: a node that is promoted closes all connections.
+/// Replicas that the sentinel can reach, and that are announced (`replica-announced`). Also the one that it has chosen to be
+/// the primary, reachable or not: a node that is promoted closes all connections.
 fn parse_replicas(reply: &[u8]) -> Option<(Vec<Address>, Option<Address>)> {
     let (mut replicas, mut heir) = (Vec::new(), None);
     for fields in elements(reply)?.filter_map(fields) {
@@ -151,7 +151,7 @@ pub(super) fn parse_role(reply: &[u8]) -> Role {
     let role = elements(reply).and_then(|mut parts| text(parts.next()?));
     match role.as_deref() {
         Some("master") => Role::Primary,
-        Some("slave") => Role::Other("it is a replica".to_owned()),
+        Some("slave") => Role::Other("the node is a replica".to_owned()),
         Some(role) => Role::Other(format!("its role is {}", role.escape_debug())),
         None => Role::Other("its answer is not valid".to_owned()),
     }

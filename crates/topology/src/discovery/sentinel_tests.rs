@@ -47,7 +47,7 @@ fn roles_are_those_that_nodes_tell() {
     // Redis 7.0.15.
     assert_eq!(parse_role(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n"), Role::Primary);
     let replica = b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:21011\r\n$9\r\nconnected\r\n:797\r\n";
-    assert_eq!(parse_role(replica), Role::Other("it is a replica".to_owned()));
+    assert_eq!(parse_role(replica), Role::Other("the node is a replica".to_owned()));
     let sentinel = parse_role(b"*2\r\n$8\r\nsentinel\r\n*1\r\n$3\r\none\r\n");
     assert_eq!(sentinel, Role::Other("its role is sentinel".to_owned()));
     let loading = "LOADING Redis is loading the dataset in memory";
@@ -126,8 +126,11 @@ fn demoted_primary_gets_no_write_before_the_new_one_is_ready() {
     world.wish(Wish::Look);
     world.run_for(Duration::from_secs(1));
     assert_eq!(primaries(&world), ["nobody", "b:1"], "c:1 says that it is a replica");
-    let not_yet =
-        News::NotPrimary { name: "one".into(), address: address("c:1"), reason: "it is a replica".into() };
+    let not_yet = News::NotPrimary {
+        name: "one".into(),
+        address: address("c:1"),
+        reason: "the node is a replica".into(),
+    };
     assert_eq!(world.news.iter().filter(|news| **news == not_yet).count(), 1);
     let asked = roles_asked(&world, "c:1");
     assert!((9..=22).contains(&asked), "{asked} times in a second");

@@ -10,10 +10,10 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         "[[listener]\naddress='127.0.0.1:1'",
         &["1:12: this is not TOML: write ]] behind the name of the table"],
     ),
-    ("port = 6380\nport = 6381", &["2:1: port: it is there twice; leave one out"]),
+    ("port = 6380\nport = 6381", &["2:1: port: the key is set twice; remove one"]),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\naddress = \"127.0.0.1:2\"",
-        &["3:1: address: it is there twice; leave one out"],
+        &["3:1: address: the key is set twice; remove one"],
     ),
     (
         "[listener]\naddress = \"127.0.0.1:1\"",
@@ -25,7 +25,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
             "1:8: this is not TOML: this is no value; a text stands in quotes, and the next key in a line of its own",
         ],
     ),
-    ("port = 0x", &["1:8: port: 0x: write digits alone, without what stands in front of them"]),
+    ("port = 0x", &["1:8: port: 0x: write decimal digits only, without a prefix"]),
     (
         r#"a = "\q""#,
         &[
@@ -65,14 +65,20 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         "[proxy]\nport = 1",
         &["1:2: proxy: there is no such table; the only ones are [[listener]], and keys have no dots"],
     ),
-    (r#"config = "b.toml""#, &["1:1: config: a file names no other; write its keys here"]),
+    (r#"config = "b.toml""#, &["1:1: config: a file cannot name another file; write its keys here"]),
     (
         "help = true",
         &["1:1: help: there is no such key (shardis proxy --help lists all, with dashes in front)"],
     ),
-    (r#"balance = "least-conn""#, &["1:1: balance: it is of one listener; write it under its [[listener]]"]),
-    (r#"address = "127.0.0.1:1""#, &["1:1: address: it is of one listener; write it under its [[listener]]"]),
-    (r#"mode = "tcp""#, &["1:1: mode: it is of one listener; write it under its [[listener]]"]),
+    (
+        r#"balance = "least-conn""#,
+        &["1:1: balance: the key belongs to one listener; write it under its [[listener]]"],
+    ),
+    (
+        r#"address = "127.0.0.1:1""#,
+        &["1:1: address: the key belongs to one listener; write it under its [[listener]]"],
+    ),
+    (r#"mode = "tcp""#, &["1:1: mode: the key belongs to one listener; write it under its [[listener]]"]),
     ("zzz = 1", &["1:1: zzz: there is no such key (shardis proxy --help lists all, with dashes in front)"]),
     (
         r#""" = 1"#,
@@ -80,31 +86,31 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "server-failure-limit = 1\nnode-failure-limit = 2",
-        &["2:1: node-failure-limit: it is another name of server-failure-limit; leave one out"],
+        &["2:1: node-failure-limit is another name of server-failure-limit; leave one out"],
     ),
-    ("workers = 1\nN = 2", &["2:1: N: it is another name of workers; leave one out"]),
+    ("workers = 1\nN = 2", &["2:1: N is another name of workers; leave one out"]),
     (r#"port = "x""#, &[r#"1:8: port "x": write a number"#]),
     ("port = 70000", &[r#"1:8: port "70000": write a number from 0 to 65535"#]),
     ("port = -1", &[r#"1:8: port "-1": write a number from 0 to 65535"#]),
     ("port = 1.5", &["1:8: port: 1.5 is no whole number; write port = 6380"]),
-    ("port = true", &["1:8: port: true is no value for it; write port = 6380"]),
-    ("port = [1, 2]", &["1:8: port: it takes one value and no list, as in port = 6380"]),
-    ("port = 2026-01-01", &["1:8: port: a date is no value for it; write port = 6380"]),
+    ("port = true", &["1:8: port: true is not allowed; write port = 6380"]),
+    ("port = [1, 2]", &["1:8: port: the key takes one value, not a list, as in port = 6380"]),
+    ("port = 2026-01-01", &["1:8: port: a date is not allowed; write port = 6380"]),
     (
         "port = {a = 1}",
         &["1:1: port: there is no such table; the only ones are [[listener]], and keys have no dots"],
     ),
-    (r#"port = """#, &["1:8: port: it is empty; leave it out, or write port = 6380"]),
-    ("nodes = []", &["1:9: nodes: the list is empty; leave the key out, or write what is to be in it"]),
+    (r#"port = """#, &["1:8: port: the value is empty; leave the key out, or write port = 6380"]),
+    ("nodes = []", &["1:9: nodes: the list is empty; leave the key out, or write its values"]),
     (
         r#"nodes = ["a:1", 5]"#,
         &[r#"1:17: nodes: node "5": the port is missing; write host:port, as in 127.0.0.1:6379"#],
     ),
+    (r#"nodes = [["a:1"]]"#, &[r#"1:10: nodes: a list in a list is not allowed; write nodes = ["NODE", …]"#]),
     (
-        r#"nodes = [["a:1"]]"#,
-        &[r#"1:10: nodes: a list in a list is no value for it; write nodes = ["NODE", …]"#],
+        r#"nodes = ["a:1", ""]"#,
+        &[r#"1:17: nodes: the value is empty; leave the key out, or write nodes = ["NODE", …]"#],
     ),
-    (r#"nodes = ["a:1", ""]"#, &[r#"1:17: nodes: it is empty; leave it out, or write nodes = ["NODE", …]"#]),
     ("nodes = 5", &[r#"1:9: nodes: node "5": the port is missing; write host:port, as in 127.0.0.1:6379"#]),
     (r#"node-tls = "yes""#, &["1:12: node-tls: write true or false"]),
     ("node-tls = 1", &["1:12: node-tls: write true or false"]),
@@ -155,19 +161,16 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
             r#"1:16: store-policy "none": unknown eviction policy 'none', expected one of noeviction, allkeys-random, volatile-random, allkeys-lru, volatile-lru, volatile-ttl"#,
         ],
     ),
-    ("memory-max = 1", &[r#"1:14: memory-max "1": at least 16m"#]),
-    ("databases = 0", &["1:13: databases 0: 1 to 16384"]),
+    ("memory-max = 1", &[r#"1:14: memory-max "1": must be at least 16m"#]),
+    ("databases = 0", &["1:13: databases 0: must be 1 to 16384"]),
     ("databases = 17", &["1:13: databases 17: shards in memory have 16; name nodes with nodes"]),
     (
         "request-timeout-ms = 0",
         &["1:22: request-timeout-ms 0: a node must get some time, as in request-timeout-ms = 1000"],
     ),
-    (
-        "unixsocketperm = 0o770",
-        &["1:18: unixsocketperm: 0o770: write digits alone, without what stands in front of them"],
-    ),
-    ("unixsocketperm = 770", &["1:1: unixsocketperm: say where the socket is to be, with unixsocket"]),
-    ("batching = false", &[r#"1:12: batching: false is no value for it; write batching = "auto""#]),
+    ("unixsocketperm = 0o770", &["1:18: unixsocketperm: 0o770: write decimal digits only, without a prefix"]),
+    ("unixsocketperm = 770", &["1:1: unixsocketperm: there is no socket; name one with unixsocket"]),
+    ("batching = false", &[r#"1:12: batching: false is not allowed; write batching = "auto""#]),
     (
         r#"zones = ["10.0.0.0/24=a", "x"]"#,
         &[r#"1:27: zones "x": "x": write NETWORK=ZONE, as in 10.0.1.0/24=zone-a"#],
@@ -179,34 +182,28 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     (r#"log-level = "loud""#, &[r#"1:13: log-level "loud": write error, warn, info or debug"#]),
     (
         r#"requirepass = """#,
-        &[r#"1:15: requirepass: it is empty; leave it out, or write requirepass = "PASSWORD""#],
+        &[r#"1:15: requirepass: the value is empty; leave the key out, or write requirepass = "PASSWORD""#],
     ),
     (
         "tls-auth-clients = \"perhaps\"\ntls-ca-cert-file=\"/x\"",
         &[r#"1:20: tls-auth-clients "perhaps": write no, optional or yes"#],
     ),
-    (
-        "nodes = [\"a:1\"]\ncluster = [\"b:1\"]",
-        &["2:1: cluster: it does not go together with nodes; take one of them away"],
-    ),
+    ("nodes = [\"a:1\"]\ncluster = [\"b:1\"]", &["2:1: cluster excludes nodes; remove one of them"]),
     (
         "cluster = [\"a:1\"]\ndistribution = \"ketama\"",
-        &["2:1: distribution: it does not go together with cluster; take one of them away"],
+        &["2:1: distribution excludes cluster; remove one of them"],
     ),
-    (
-        "nodes = [\"a:1\"]\nstore-shards = 2",
-        &["2:1: store-shards: it does not go together with nodes; take one of them away"],
-    ),
-    (r#"sentinel = ["a:1"]"#, &["1:1: sentinel: it needs master as well"]),
-    (r#"master = ["a"]"#, &["1:1: master: it needs sentinel as well"]),
+    ("nodes = [\"a:1\"]\nstore-shards = 2", &["2:1: store-shards excludes nodes; remove one of them"]),
+    (r#"sentinel = ["a:1"]"#, &["1:1: sentinel needs master as well"]),
+    (r#"master = ["a"]"#, &["1:1: master needs sentinel as well"]),
     (
         "sentinel = [\"a:1\"]\nmaster = [\"b\", \"c\", \"b\"]",
-        &[r#"2:21: master "b": it is there twice; each name is a shard of its own"#],
+        &[r#"2:21: master "b": the name is given twice; each shard has a name of its own"#],
     ),
-    ("node-user = \"x\"\nnodes=[\"a:1\"]", &["1:1: node-user: it needs node-auth-file as well"]),
-    (r#"node-auth-file = "/x""#, &["1:1: node-auth-file: it needs nodes, cluster or sentinel as well"]),
-    ("node-tls = true", &["1:1: node-tls: there are no nodes to speak it to; name them with nodes"]),
-    ("tls-port = 6390", &["1:12: tls-port 6390: it needs tls-cert-file and tls-key-file"]),
+    ("node-user = \"x\"\nnodes=[\"a:1\"]", &["1:1: node-user needs node-auth-file as well"]),
+    (r#"node-auth-file = "/x""#, &["1:1: node-auth-file needs nodes, cluster or sentinel as well"]),
+    ("node-tls = true", &["1:1: node-tls: there are no nodes; name them with nodes"]),
+    ("tls-port = 6390", &["1:12: tls-port 6390 needs tls-cert-file and tls-key-file"]),
     (
         "tls-cert-file = \"/no/cert.pem\"\ntls-key-file = \"/no/key.pem\"\ntls-port = 6390",
         &["1:17: tls-cert-file /no/cert.pem: No such file or directory (os error 2)"],
@@ -217,7 +214,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "port = 6390\ntls-port = 6390\ntls-cert-file = \"a\"\ntls-key-file = \"b\"",
-        &["2:12: tls-port 6390: port has it already; each needs its own"],
+        &["2:12: tls-port 6390: port has this port already; each needs its own"],
     ),
     (
         r#"acl-file = "/no/users.acl""#,
@@ -241,19 +238,19 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "port = 6380\n[[listener]]\naddress = \"127.0.0.1:6380\"",
-        &["3:11: listener 127.0.0.1:6380: port has it already; each needs its own"],
+        &["3:11: listener 127.0.0.1:6380: port has this address already; each listener needs its own"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\n[[listener]]\naddress = \"127.0.0.1:1\"",
-        &["4:11: listener 127.0.0.1:1: it is there twice; each needs a place of its own"],
+        &["4:11: listener 127.0.0.1:1: the address is given twice; each listener needs its own"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:2\"]\n[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:2\"]",
-        &["6:11: address 127.0.0.1:1: line 2 has it already; each listener needs its own"],
+        &["6:11: address 127.0.0.1:1: line 2 has this address already; each listener needs its own"],
     ),
     (
         "port = 1\n[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:2\"]",
-        &["3:11: address 127.0.0.1:1: line 1 has it already; each listener needs its own"],
+        &["3:11: address 127.0.0.1:1: line 1 has this address already; each listener needs its own"],
     ),
     ("[[listener]]", &[r#"1:1: this listener needs an address as well, as in address = "127.0.0.1:6381""#]),
     ("[[listener]]\nmode = \"http\"", &[r#"2:8: mode: write "redis" or "tcp""#]),
@@ -273,7 +270,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ("[[listener]]\naddress = \"/run/a\"\ntls = true", &["2:11: tls: a unix socket has none"]),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\ntls = true",
-        &["2:11: listener 127.0.0.1:1 tls: it needs tls-cert-file and tls-key-file"],
+        &["2:11: listener 127.0.0.1:1 tls needs tls-cert-file and tls-key-file"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nread-from = \"slave\"",
@@ -321,7 +318,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"a:1\", \"b:1|c:1\"]",
-        &["4:1: nodes: b:1: whoever it is that copies whom, write a comma"],
+        &["4:1: nodes: b:1: shardis tcp has no replicas; write a comma instead of |"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nworkers = 2\ntls = true",
@@ -332,12 +329,12 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         &[
             r#"5:11: balance "random": write least-conn, round-robin or source-hash"#,
             r#"6:9: check "http": write off, tcp or ping"#,
-            r#"7:14: send-proxy: true is no value for it; write send-proxy = "v1|v2""#,
+            r#"7:14: send-proxy: true is not allowed; write send-proxy = "v1|v2""#,
         ],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nmaxclients = 0",
-        &["5:14: maxclients 0: at least 1"],
+        &["5:14: maxclients 0: must be at least 1"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nballance = \"x\"\ndistribution = \"ketama\"",
@@ -349,8 +346,8 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     (
         "nodes = [\"a:1\"]\nmaxclients = 5\n[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]",
         &[
-            "1:1: nodes: nothing here has a use for it, since all listeners are of mode tcp; write port = 6380 for one of Redis as well, or write it under the [[listener]] that it is for",
-            "2:1: maxclients: nothing here has a use for it, since all listeners are of mode tcp; write port = 6380 for one of Redis as well, or write it under the [[listener]] that it is for",
+            "1:1: nodes has no effect, since all listeners are of mode tcp; write port = 6380 for one of Redis as well, or move the key to its [[listener]]",
+            "2:1: maxclients has no effect, since all listeners are of mode tcp; write port = 6380 for one of Redis as well, or move the key to its [[listener]]",
         ],
     ),
     (
@@ -363,10 +360,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
             r#"1:32: listener "127.0.0.1:2 read-from=x": write one of primary, prefer-primary, replica, prefer-replica, any, nearest, zone"#,
         ],
     ),
-    (
-        "listener = []",
-        &["1:12: listener: the list is empty; leave the key out, or write what is to be in it"],
-    ),
+    ("listener = []", &["1:12: listener: the list is empty; leave the key out, or write its values"]),
     (
         "listener = 5",
         &[
@@ -391,7 +385,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         &[
             r#"1:8: port "x": write a number"#,
             "2:1: zzz: there is no such key (shardis proxy --help lists all, with dashes in front)",
-            "3:9: nodes: the list is empty; leave the key out, or write what is to be in it",
+            "3:9: nodes: the list is empty; leave the key out, or write its values",
             r#"4:1: this listener needs an address as well, as in address = "127.0.0.1:6381""#,
             r#"7:1: balance: only a listener with mode = "tcp" has it"#,
         ],
@@ -404,16 +398,16 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         "tls-port = 7\ntls-cert-file = \"/no\"\ntls-key-file = \"/no\"\n[[listener]]\naddress = \"127.0.0.1:7\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:2\"]",
         &[
             "2:17: tls-cert-file /no: No such file or directory (os error 2)",
-            "5:11: address 127.0.0.1:7: line 1 has it already; each listener needs its own",
+            "5:11: address 127.0.0.1:7: line 1 has this address already; each listener needs its own",
         ],
     ),
     (
         "unixsocket = \"/a\"\n[[listener]]\naddress = \"127.0.0.1:6380\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:2\"]",
-        &["3:11: address 127.0.0.1:6380: port has it already; each listener needs its own"],
+        &["3:11: address 127.0.0.1:6380: port has this address already; each listener needs its own"],
     ),
     (
         r#"listener = ["127.0.0.1:1", {address = "127.0.0.1:1"}]"#,
-        &["1:39: listener 127.0.0.1:1: it is there twice; each needs a place of its own"],
+        &["1:39: listener 127.0.0.1:1: the address is given twice; each listener needs its own"],
     ),
     (
         "[[listener]]\nlisten = '127.0.0.1:1'\nmode = 'tcp'\nnodes = 'a:1'",
