@@ -207,8 +207,8 @@ fn memory_stays_within_its_bound_and_requests_wait_instead() {
     assert_peak(&world, start, BOUND - 7 * MIB);
 }
 
-/// Short requests can need much memory. An MGET of ten small values has buffers for the reply of each shard, and an MSET of ten
-/// larger ones is queued for four nodes.
+/// Short requests can need much memory. An MGET of ten small values has a buffer for each shard's reply. An MSET of ten larger
+/// ones is queued for four nodes.
 #[test]
 fn memory_stays_bounded_under_large_values_of_all_shards() {
     const BOUND: u64 = 20_000_000;

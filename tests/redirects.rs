@@ -1,4 +1,4 @@
-//! Slots of a real Redis Cluster move under load: no request fails, no write is lost or runs twice, and no client sees MOVED or
+//! Slots of a real Redis Cluster move under load. No request fails, no write is lost or runs twice, and no client sees MOVED or
 //! ASK.
 //!
 //! `SHARDIS_RESHARD_SLOTS=1000` moves more slots than usual.

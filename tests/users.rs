@@ -245,8 +245,8 @@ fn ask(client: &mut Client, line: &str) -> Vec<u8> {
     client.command(&args)
 }
 
-/// The reply without parts that differ between servers: the order of single commands in a user's text, lists of clients, and
-/// more exact advice of newer nodes.
+/// The reply without parts that differ between servers: the order of commands in a user's text, lists of clients, and newer
+/// nodes' more exact advice.
 fn comparable(reply: &[u8]) -> String {
     let text = String::from_utf8_lossy(reply).replace("HELLO <proto> AUTH", "HELLO AUTH");
     let are_own = [" laddr=", "redis_version", "\r\nproto\r\n"];

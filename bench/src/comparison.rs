@@ -8,7 +8,7 @@
 //!                      count system calls, end them
 //! ```
 //!
-//! What disturbs the machine for a while so hits all alike. `run.json` in the folder of the run has everything; `run.txt`,
+//! A temporary disturbance of the machine so hits all alike. `run.json` in the folder of the run has everything; `run.txt`,
 //! docs/benchmarks.md, its charts and the table in README.md are computed from it.
 
 mod cells;
@@ -44,7 +44,7 @@ use programs::process::{self, command, root, target_dir};
 pub(crate) use record::Machine;
 use record::{CellRun, Entry, Metric, Run};
 
-/// What and how long to measure.
+/// The cells, their contestants and their duration.
 #[derive(clap::Args)]
 pub struct Options {
     /// Short run of a few cells, in two rounds: under two minutes
@@ -92,8 +92,8 @@ impl Options {
         self.rounds.unwrap_or(if self.short { 2 } else { 3 })
     }
 
-    /// What a process once needed it may keep: each cell about memory is one measurement of a fresh process, and what makes
-    /// CPU time differ from round to round hardly touches it. Where requests have a rate, rounds are short and many.
+    /// Each cell about memory is one measurement of a fresh process, because a process may keep memory. Noise in CPU time
+    /// hardly affects it. Where requests have a rate, rounds are short and many.
     fn rounds_of(&self, cell: &Cell) -> u32 {
         match &cell.load {
             Load::Memory(_) => 1,
@@ -114,7 +114,7 @@ impl Options {
     }
 }
 
-/// Measures, or does what the options ask for instead.
+/// Measures, or does the other action of the options.
 pub fn run(options: &Options) -> Result<()> {
     let cells = options.cells()?;
     if options.list {
@@ -150,7 +150,7 @@ pub fn run(options: &Options) -> Result<()> {
     let rig = Rig { nodes, loadgen, folder: scratch, seconds: options.seconds() };
     for cell in &cells {
         run.add(run_cell(&rig, cell, &contestants, options.rounds_of(cell))?);
-        // After each cell: what is measured is kept, whatever comes.
+        // After each cell, so that a later failure loses no results.
         run.write(&folder)?;
         std::fs::write(folder.join(report::FILE), report::text(&run))?;
     }
@@ -224,7 +224,8 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
     for round in 1..=rounds {
         print!("{:<16} {round}/{rounds} ", cell.name);
         std::io::stdout().flush()?;
-        // Each is the first at times: what one leaves behind, such as a core that has cooled down, is not always the same one's.
+        // Each is the first at times. Effects of the previous one, such as a core that has cooled down, then do not always hit
+        // the same one.
         let (behind, first) = ready.split_at_mut(round as usize % suited.len().max(1));
         let (entries_behind, entries_first) = entries.split_at_mut(behind.len());
         let in_turn = first.iter_mut().zip(entries_first).chain(behind.iter_mut().zip(entries_behind));
@@ -250,8 +251,8 @@ fn run_cell(rig: &Rig, cell: &Cell, contestants: &[Contestant], rounds: u32) -> 
     Ok(CellRun { name: cell.name.clone(), at, seconds: rig.seconds_of(&cell.load), entries })
 }
 
-/// One rate for all, so that their latencies can be compared: a share of what the slowest of them carries, so that nobody
-/// is measured nearer to its limit than the cell's name says.
+/// One rate for all, so that their latencies can be compared. It is a share of the slowest one's throughput, so that none is
+/// measured nearer to its limit than the cell's name says.
 fn set_rates(rig: &Rig, ready: &mut [Option<Ready>], test: cells::Test, share_percent: u32) -> Result<()> {
     let mut least = f64::INFINITY;
     for ready in ready.iter().flatten() {

@@ -1,10 +1,11 @@
 //! `cargo xtask failovers`: what clients feel when primaries die, freeze or hand over, and while slots are moved.
 //!
-//! `shardis local` starts the topology and the proxy in front of it. Clients count up keys through the proxy and note what
-//! came of each request ([`ledger`]); one round after the other takes a shard's primary away ([`rounds`]) and looks at the
-//! nodes themselves for the moment at which another has taken its place. Time is only reported. What fails the run is an
-//! answer that is not true: a write that was applied twice, or one that was acknowledged and is not there though no node
-//! died with it.
+//! `shardis local` starts the topology and the proxy in front of it. Clients count up keys through the proxy and record the
+//! outcome of each request ([`ledger`]). One round after the other takes a shard's primary away ([`rounds`]). It looks at the
+//! nodes themselves for the moment at which another has taken its place.
+//!
+//! Time is only reported. A false answer fails the run: a write that was applied twice, or an acknowledged one that is missing
+//! although no node died with it.
 
 mod direct;
 mod ledger;
@@ -28,7 +29,7 @@ use report::Report;
 use rounds::Kind;
 use scene::Scene;
 
-/// What to do to whom.
+/// The faults, their number, and their clients.
 #[derive(clap::Args)]
 pub struct Options {
     /// Source of failovers
@@ -57,7 +58,7 @@ pub struct Options {
     keep: bool,
 }
 
-/// Who decides which node is a primary.
+/// Authority over the roles of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum By {
     /// The nodes of a Redis Cluster
@@ -83,13 +84,13 @@ impl By {
     }
 }
 
-/// Runs it and prints what came of it.
+/// Runs it and prints the report.
 pub fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::REDIS_SERVER, needs::REDIS_CLI])?;
     process::run(&mut cargo(["build", "--release", "--package", "shardis"]))?;
     let data = target_dir().join(format!("failovers-{}", std::process::id()));
     let outcome = measure(options, &data);
-    // The nodes are gone by now; what they wrote is of no use to anybody.
+    // The nodes are gone by now, so their files are of no use.
     let _ = fs::remove_dir_all(&data);
     let report = outcome?;
     let text = report.to_text();

@@ -6,8 +6,8 @@
 //! ```
 //!
 //! Begin with [`comparison::run`], whose [`comparison::Options`] are the command line of `cargo xtask bench`, and
-//! [`failovers::run`]. Both start the built programs and talk to them over sockets: no crate of the product but `stdx` is a
-//! dependency, so a measurement cannot reach into what it measures.
+//! [`failovers::run`]. Both start the built programs and talk to them over sockets. No crate of the product but `stdx` is a
+//! dependency, so a measurement cannot reach into the measured program.
 
 #![allow(
     clippy::disallowed_methods,

@@ -74,8 +74,8 @@ impl World {
     }
 }
 
-/// The shard of `key` in redis-sharding (the SML version, our default): zlib's CRC-32 of the tag at the key's end, or of the
-/// whole key, modulo the number of nodes. It is written again here, independently of the topology crate.
+/// The shard of `key` in redis-sharding (the SML version, our default). It is zlib's CRC-32 of the tag at the key's end, or of
+/// the whole key, modulo the number of nodes. It is written again here, independently of the topology crate.
 pub(crate) fn shard_of(key: &[u8], shards: usize) -> usize {
     let hashed = match (key.last(), key.iter().rposition(|&byte| byte == b'{')) {
         (Some(b'}'), Some(open)) => &key[open + 1..key.len() - 1],

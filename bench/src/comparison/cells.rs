@@ -1,4 +1,4 @@
-//! What is measured: a table of cells, pure. How a cell is measured stands in measure.rs.
+//! The measured cells: a table, pure. How a cell is measured stands in measure.rs.
 
 use std::fmt;
 
@@ -35,18 +35,18 @@ pub(super) struct Cell {
     pub(super) is_short: bool,
 }
 
-/// What a contestant has to carry.
+/// The load of a contestant.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Canned nodes and a spinning generator in one thread: the proxy is the limit.
     Saturated { test: Test, depth: u32 },
     /// redis-benchmark over real nodes, with all of them on one core: in most cells they are the limit.
     Real(Real),
-    /// Requests at a fixed rate over real nodes, whether replies come or not: what a user waits. With `across` the generator
-    /// is on the proxy's core and not on the nodes', so that who has no proxy has to go from one core to the other too.
+    /// Requests at a fixed rate over real nodes, whether replies come or not: the latency of a user. With `across` the
+    /// generator is on the proxy's core and not on the nodes'. A contestant without a proxy then has to cross from one core to
+    /// the other too.
     Open { test: Test, share_percent: u32, across: bool },
-    /// A few clients at a fixed rate beside others whose pipelines are `depth` deep and who never rest: what neighbours
-    /// cost.
+    /// A few clients at a fixed rate beside others that send pipelines of `depth` without pause: the cost of neighbours.
     Beside { depth: u32 },
     /// Two workers on both cores beside one worker on both cores.
     Workers { test: Test, depth: u32 },
@@ -119,13 +119,13 @@ impl Real {
 }
 
 impl Load {
-    /// Whether requests come at a fixed rate, and what counts is how long each takes.
+    /// Whether requests come at a fixed rate, so that their latency is the result.
     pub(super) fn is_paced(&self) -> bool {
         matches!(self, Load::Open { .. } | Load::Beside { .. })
     }
 
-    /// Whether the nodes are to leave the generator, which has to send in time, what it needs of their core. (One beside
-    /// neighbours that never rest would leave them nothing.)
+    /// Whether the nodes must leave time of their core to the generator, which has to send in time. (One beside neighbours that
+    /// never rest would leave them nothing.)
     pub(super) fn has_patient_nodes(&self) -> bool {
         matches!(self, Load::Open { across: false, .. })
     }

@@ -1,15 +1,15 @@
 //! Panels of horizontal bars as SVG. Pure.
 //!
-//! Our own, and short: `plotters` writes colours and font sizes that assume a background and guesses how wide text is,
-//! `charming` needs a JavaScript engine to give SVG, and horizontal bars with a number at each end are 100 lines. No
-//! background is drawn; the colours can be read on a white page and on a dark one.
+//! Our own, and short. `plotters` writes colours and font sizes that assume a background and guesses how wide text is.
+//! `charming` needs a JavaScript engine to give SVG. Horizontal bars with a number at each end are 100 lines. No background is
+//! drawn; the colours can be read on a white page and on a dark one.
 
 use std::fmt::Write as _;
 
 /// Several panels under one title.
 pub(super) struct Chart {
     pub(super) title: String,
-    /// What the bars show, and whether more or less is better.
+    /// The meaning of the bars, and whether more or less is better.
     pub(super) subtitle: String,
     pub(super) panels: Vec<Panel>,
 }
@@ -31,7 +31,7 @@ pub(super) struct Bar {
     pub(super) colour: Colour,
 }
 
-/// What a bar stands for.
+/// The meaning of a bar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colour {
     Ours,

@@ -1,7 +1,7 @@
-//! Who takes part: how each is started and configured, so that all of them do the same with one thread.
+//! The contestants: how each is started and configured, so that all of them do the same with one thread.
 //!
-//! Nothing is tuned in anybody's favour. Where a rival's default would hold it back (the number of connections that nginx
-//! and haproxy admit, the wait before nutcracker tries a node again), the configuration says so.
+//! Nothing is tuned in favour of one of them. Where a rival's default would hold it back, the configuration says so. Examples
+//! are the number of connections that nginx and haproxy admit, and the wait before nutcracker tries a node again.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use super::cells::Test;
 use super::machine::{self, Place};
 use super::running::{Child, free_ports};
 
-/// What a contestant is to shardis.
+/// The relation of a contestant to shardis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Role {
@@ -40,7 +40,7 @@ pub(super) enum Role {
     Floor,
 }
 
-/// Who takes part.
+/// One contestant.
 #[derive(Clone, Debug)]
 pub(super) struct Contestant {
     pub(super) name: String,
@@ -86,7 +86,7 @@ pub(super) struct Started {
 /// In the folder of the contestants: the process id of the one that was started last, for the generator.
 pub(super) const PID_FILE: &str = "contestant.pid";
 
-/// Rivals, with what brings them.
+/// Rivals, with the packages that they need.
 const RIVALS: [(&str, Kind, &[Need]); 3] = [
     ("nutcracker", Kind::Nutcracker, &[needs::NUTCRACKER]),
     ("nginx", Kind::Nginx, &[needs::NGINX, needs::NGINX_STREAM]),
@@ -163,7 +163,7 @@ impl Contestant {
         with
     }
 
-    /// What it says of its version, in one line.
+    /// Its version in one line.
     pub(super) fn version(&self) -> Option<String> {
         let (program, argument): (&Path, &str) = match &self.kind {
             Kind::Shardis { binary, .. } | Kind::ShardisTcp { binary } => (binary, "--version"),
@@ -216,7 +216,7 @@ impl Contestant {
         Ok(Started { port, family, command: shown, rss_start_bytes, _child: Some(child) })
     }
 
-    /// The command, and how to show it: programs by their names, since where they are is nobody's business.
+    /// The command, and its form for reports: programs by their names, without their folders.
     fn command(&self, place: Place, port: u16, nodes: &[u16], folder: &Path) -> Result<(Command, String)> {
         let mut shown_config = String::new();
         let mut config = |name: &str, text: String| {
@@ -275,7 +275,7 @@ fn shardis_tcp_words(port: u16, node: u16) -> Vec<String> {
     split(&format!("tcp --port={port} --nodes=127.0.0.1:{node} --workers=1 --check=off"))
 }
 
-/// crc32a and modula: its cheapest, and what shardis does by default.
+/// crc32a and modula: its cheapest, and the default of shardis.
 fn nutcracker_config(port: u16, nodes: &[u16]) -> String {
     let mut text = format!(
         "pool:\n  listen: 127.0.0.1:{port}\n  hash: crc32a\n  distribution: modula\n  redis: true\n  \

@@ -1,4 +1,4 @@
-//! Where a rival is better than shardis, as far as a run says so. Pure; nobody's wish is asked.
+//! Cells in which a rival is better than shardis, by the figures of a run. Pure.
 
 use super::contestants::Role;
 use super::record::{CellRun, Entry, Metric, Run};
@@ -17,7 +17,7 @@ pub(super) struct Win {
     pub(super) is_close: bool,
 }
 
-/// Figures that are compared, what they are called, how they are written, and whether less is better.
+/// Figures that are compared, their names, their format, and whether less is better.
 const COMPARED: [(Metric, &str, Unit, bool); 8] = [
     (Metric::CpuUsPerRequest, "CPU time in µs per request", Unit::Micros, true),
     (Metric::RequestsPerSecond, "requests per second", Unit::Thousands, false),
@@ -58,8 +58,8 @@ fn win(cell: &CellRun, ours: &Entry, rival: &Entry, compared: &(Metric, &str, Un
     })
 }
 
-/// Whether `cell` is there to show `metric`: at a fixed rate throughput is given, and how long a reply takes in a closed
-/// loop follows from throughput, but for one client.
+/// Whether `cell` is there to show `metric`. At a fixed rate, throughput is given. In a closed loop, latency follows from
+/// throughput, except for one client.
 fn is_about(cell: &CellRun, ours: &Entry, metric: Metric) -> bool {
     let is_open = ours.median(Metric::RateWanted).is_some() || cell.name.starts_with("beside-");
     let is_memory = cell.name.starts_with("mem-");
@@ -87,7 +87,7 @@ pub(super) fn sentences(wins: &[Win], role: Role) -> Vec<String> {
             None => groups.push((&win.rival, win.metric, win.is_close, vec![cell])),
         }
     }
-    // What is certain first.
+    // Certain findings come first.
     groups.sort_by_key(|(.., is_close, _)| *is_close);
     groups
         .into_iter()

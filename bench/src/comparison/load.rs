@@ -1,4 +1,4 @@
-//! The programs that give the load: their arguments, and what they print. Also the keys that have to be there before.
+//! The programs that give the load: their arguments and their output. Also the keys that must exist before.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -12,11 +12,11 @@ use super::cells::{KEYS, Real, Test};
 use super::machine::{self, Place};
 use super::record::{Figures, Metric};
 
-/// Keys that are written before one looks at the replies: both fit into the sockets' buffers with small values, and with
-/// large ones the nodes answer while we write.
+/// Keys that are written before the replies are read. Small values of both fit into the sockets' buffers. With large ones the
+/// nodes answer during the writing.
 const FILL_BATCH: u32 = 256;
 
-/// What `redis-benchmark` says of one run.
+/// The result of one run of `redis-benchmark`.
 #[derive(Debug, PartialEq)]
 pub(super) struct Closed {
     pub(super) requests_per_second: f64,
@@ -60,7 +60,7 @@ pub(super) fn benchmark(real: Real, port: u16, requests: u64) -> Result<Closed> 
     parse_benchmark(&output(command.args(benchmark_words(real, port, requests)))?)
 }
 
-/// What `command` prints; what it complains of is part of the error, and not shown otherwise.
+/// The output of `command`; its stderr is part of the error, and not shown otherwise.
 pub(super) fn output(command: &mut Command) -> Result<String> {
     let program = shown(command);
     let output = command.output().with_context(|| format!("cannot run `{program}`"))?;
@@ -144,8 +144,8 @@ pub(super) fn commands_processed(port: u16) -> Result<u64> {
     bail!("the node at port {port} does not say how many commands it has carried out")
 }
 
-/// Whether nodes that carried out so many commands meanwhile can have carried out all of `requests`. redis-benchmark counts
-/// errors as replies, and who answers with errors is quick.
+/// Checks that nodes with this number of commands meanwhile can have carried out all of `requests`. redis-benchmark counts
+/// errors as replies, and a contestant that answers with errors is quick.
 pub(super) fn check_carried_out(requests: u64, commands: u64) -> Result<()> {
     ensure!(
         commands >= requests - requests / 100,

@@ -1,5 +1,5 @@
-//! This machine: which core a process runs on, what the kernel says about its CPU time and memory, and what the machine
-//! is called. Linux only; nothing here starts or judges anything.
+//! This machine: the core of a process, its CPU time and memory by the kernel's account, and the machine's name. Linux only;
+//! nothing here starts or judges anything.
 
 use std::fs::read_to_string;
 use std::path::Path;
@@ -49,7 +49,7 @@ pub(super) fn placed(place: Place, program: &Path) -> Command {
     placed
 }
 
-/// Raises the number of open files to what is permitted; processes that we start inherit it. Gives that number.
+/// Raises the number of open files to the permitted one; started processes inherit it. Returns that number.
 pub(super) fn raise_open_files() -> Result<u64> {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
@@ -92,7 +92,7 @@ pub(super) fn resident_bytes(family: &[u32]) -> Result<(u64, u64)> {
     Ok((now, peak))
 }
 
-/// What a core did since the machine started, in steps of 10 ms.
+/// Times of a core since the machine started, in steps of 10 ms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CoreTimes {
     pub(super) busy: u64,
@@ -150,13 +150,13 @@ fn first_number(text: &str) -> Option<u64> {
     text.split_whitespace().next()?.parse().ok()
 }
 
-/// What follows `name` and a colon in a file like /proc/cpuinfo.
+/// The value behind `name` and a colon in a file like /proc/cpuinfo.
 fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let line = text.lines().find(|line| line.starts_with(name))?;
     line.split_once(':').map(|(_, value)| value.trim())
 }
 
-/// What follows `name` in a file like /proc/PID/status.
+/// The value behind `name` in a file like /proc/PID/status.
 fn kibibytes(text: &str, name: &str) -> u64 {
     text.lines().find_map(|line| line.strip_prefix(name)).and_then(first_number).unwrap_or(0)
 }

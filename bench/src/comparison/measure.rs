@@ -1,4 +1,4 @@
-//! One cell of one contestant, once: starts it, drives it, and takes what it took.
+//! One cell of one contestant, once: starts it, applies the load, and reads its figures.
 //!
 //! ```text
 //!     real, open:   nodes and contestant run for the whole cell;  measure(), measure(), …
@@ -21,13 +21,13 @@ use super::{load, memory, syscalls};
 /// Requests of the first run of a contestant: a twentieth of a second for the slowest.
 const PROBE_REQUESTS: u64 = 2_000;
 
-/// Of the wanted time, what a run has to take so that its throughput says how many requests take all of it.
+/// Share of the wanted time that a probe must take. Its throughput then tells how many requests take all of the time.
 const PROBE_SHARE: f64 = 0.2;
 
-/// From so many clients on, what connecting them costs is taken off: redis-benchmark needs 4 s for 5,000.
+/// From this number of clients on, the cost of connecting is subtracted: redis-benchmark needs 4 s for 5,000.
 const CONNECTING_COUNTS_FROM: u32 = 500;
 
-/// So often that is measured.
+/// Number of measurements of that cost.
 const CONNECTING_PROBES: usize = 3;
 
 /// Requests of a measurement by those of the run that is taken off it: little is left of noise then.
@@ -36,20 +36,20 @@ const MEASURED_BY_CONNECTING: u64 = 6;
 /// Seconds before a generator of ours begins to count: connections are made, buffers have grown.
 const WARMUP_SECONDS: f64 = 0.3;
 
-/// At a fixed rate a round is so much shorter, down to [`PACED_SECONDS_MIN`], and there are more of them: a stall of the whole
-/// machine spoils one of them.
+/// At a fixed rate a round is shorter by this factor, down to [`PACED_SECONDS_MIN`], and there are more of them. A stall of the
+/// whole machine then spoils only one of them.
 const PACED_SHORTER: f64 = 4.0;
 
 /// 7,000 requests at the rates that are usual here: 70 of them are above the 99th percentile.
 const PACED_SECONDS_MIN: f64 = 0.4;
 
-/// Clients that are measured beside so many others with deep pipelines.
+/// Clients that are measured beside others with deep pipelines.
 const BESIDE_CLIENTS: u32 = 10;
 
-/// What they send per second in all: little beside what the others send.
+/// Their requests per second in all: few beside those of the others.
 const BESIDE_RATE: u64 = 2_000;
 
-/// What all measurements have in common.
+/// State of all measurements.
 pub(super) struct Rig {
     pub(super) nodes: Nodes,
     pub(super) loadgen: PathBuf,
@@ -70,7 +70,7 @@ pub(super) struct Ready {
     plan: Plan,
 }
 
-/// How a cell is measured, with what was found out before.
+/// The plan for a cell, with the results of its probes.
 enum Plan {
     Real { real: Real, requests: u64, connecting: Option<(u64, Usage)> },
     Open { test: Test, rate: u64, place: Place },
@@ -214,7 +214,7 @@ impl Rig {
         Ok((usage, closed))
     }
 
-    /// System calls per request, if somebody here can count them; for what is driven by redis-benchmark.
+    /// System calls per request, if a tool here can count them; for cells whose load is redis-benchmark.
     pub(super) fn count_syscalls(&self, ready: &Ready) -> Result<Option<f64>> {
         let (Plan::Real { real, requests, .. }, Some(started)) = (&ready.plan, &ready.started) else {
             return Ok(None);
@@ -310,7 +310,7 @@ fn plan(load: &Load) -> Plan {
     }
 }
 
-/// What the nodes have to hold for `load`, if the contestant runs for the whole cell.
+/// The closed loop whose keys the nodes must hold for `load`, if the contestant runs for the whole cell.
 fn closed_loop(load: &Load) -> Option<Real> {
     match *load {
         Load::Real(real) => Some(real),
@@ -344,7 +344,7 @@ fn number(report: &Value, pointer: &str) -> Result<f64> {
     report.pointer(pointer).and_then(Value::as_f64).with_context(|| format!("no {pointer} in {report}"))
 }
 
-/// What loadgen's report says of the contestant, and how late it was itself.
+/// The contestant's figures in loadgen's report, and the lateness of loadgen itself.
 fn read_report(report: &Value) -> Figures {
     const PLACES: [(&str, Metric); 11] = [
         ("/rps", Metric::RequestsPerSecond),

@@ -1,4 +1,4 @@
-//! Cells about memory: the contestant is started anew, since what it once needed may stay.
+//! Cells about memory: the contestant is started anew, since it may keep memory.
 
 use anyhow::{Context, Result};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use super::machine::{self, Place};
 use super::measure::{Rig, parse_report, usual};
 use super::record::{Figures, Metric};
 
-/// What `--memory-max` is set to: the heap that redis-sharding was given.
+/// The value of `--memory-max`: the heap that redis-sharding got.
 const BUDGET: &str = "--memory-max=20M";
 
 /// Clients that connect, ask once and then wait. Those who forward bytes have a connection to the node for each, so that

@@ -1,5 +1,5 @@
-//! What of a run goes into the docs: docs/benchmarks.md with its charts, and the part of README.md between two marks.
-//! Pure but for `render`, which writes.
+//! The parts of a run that go into the docs: docs/benchmarks.md with its charts, and the part of README.md between two marks.
+//! Pure except for `render`, which writes.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -22,7 +22,7 @@ const README: &str = "README.md";
 const BEGIN: &str = "<!-- bench: begin -->";
 const END: &str = "<!-- bench: end -->";
 
-/// Writes everything that is computed from the run in `folder`: its `run.txt`, and what the docs show of it.
+/// Writes everything that is computed from the run in `folder`: its `run.txt`, and its pages in the docs.
 pub(super) fn render(folder: &Path) -> Result<()> {
     let run = Run::read(folder)?.with_context(|| format!("{} holds no run.json", folder.display()))?;
     let folder = folder.canonicalize()?;
@@ -47,14 +47,14 @@ fn files(run: &Run, name: &str, readme: &str) -> Result<Vec<(PathBuf, String)>> 
     Ok(files)
 }
 
-/// `text` with what is between the marks replaced.
+/// `text` with the part between the marks replaced.
 fn replace_between(text: &str, new: &str) -> Result<String> {
     let (before, rest) = text.split_once(BEGIN).with_context(|| format!("{README} has no line {BEGIN}"))?;
     let (_, after) = rest.split_once(END).with_context(|| format!("{README} has no line {END}"))?;
     Ok(format!("{before}{BEGIN}\n{new}{END}{after}"))
 }
 
-/// What README.md shows: one chart and a short table.
+/// The summary in README.md: one chart and a short table.
 fn summary(run: &Run) -> String {
     let mut text = String::new();
     if pictures::all(run).iter().any(|picture| picture.file == "cpu.svg") {
@@ -80,7 +80,7 @@ fn summary(run: &Run) -> String {
     text
 }
 
-/// A section of the page: heading, what to know, chart, cells with their names, figures.
+/// A section of the page: heading, explanation, chart, cells with their names, figures.
 struct Section {
     heading: &'static str,
     text: &'static str,
@@ -301,7 +301,7 @@ fn introduction(run: &Run, name: &str) -> String {
     text
 }
 
-/// What TCP does against congestion, as the end of a sentence. It matters on loopback, where there is none.
+/// TCP's congestion control, as the end of a sentence. It matters on loopback, although nothing is congested there.
 fn congestion_control(machine: &Machine) -> String {
     match machine.congestion_control.as_str() {
         "" => String::new(),
@@ -324,7 +324,7 @@ fn contestants(run: &Run) -> Vec<(String, Role)> {
     found
 }
 
-/// The number in what a program says of its version.
+/// The number in the version text of a program.
 fn short_version(version: &str) -> &str {
     let is_other = |letter: char| !letter.is_ascii_digit() && letter != '.';
     version.split(is_other).find(|part| part.trim_matches('.').contains('.')).unwrap_or(version)
@@ -423,7 +423,7 @@ fn figure(cell: &CellRun, contestant: &str, metric: Metric) -> String {
     cell.median(contestant, metric).map_or("–".into(), |value| unit(metric).write(value))
 }
 
-/// What kept the cells from more requests per second.
+/// The bottleneck of each cell.
 fn limits(run: &Run) -> String {
     let mut text = String::from(
         "## What the limit was\n\nA core that was busy all the time: the proxy's, that of the nodes and the load, both, \
@@ -510,7 +510,7 @@ mod tests {
         assert!(known.iter().all(|cell| shown.contains(&cell.as_str())), "a cell is in no section");
     }
 
-    /// Somebody edited a generated file, or changed what is generated: `cargo xtask bench --render FOLDER`.
+    /// A failure means that a generated file was edited, or that the generator changed: `cargo xtask bench --render FOLDER`.
     #[test]
     fn what_the_docs_show_is_what_their_run_says() {
         let read = |path: &Path| std::fs::read_to_string(root().join(path)).unwrap_or_default();

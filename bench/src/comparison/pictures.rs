@@ -11,7 +11,7 @@ pub(super) struct Picture {
     pub(super) chart: Chart,
 }
 
-/// One panel: title, cell, and what of it.
+/// One panel: title, cell, and metric.
 type Wanted = (&'static str, &'static str, Metric);
 
 const CPU: [Wanted; 6] = [
@@ -111,7 +111,7 @@ fn bar(entry: &Entry, metric: Metric) -> Option<Bar> {
     };
     let mut text = unit(metric).write(spread.median);
     if entry.median(Metric::Unserved).is_some_and(|count| count > 0.0) {
-        // Whoever gives up needs little memory: the bar alone would praise that.
+        // A contestant that gives up needs little memory: the bar alone would praise that.
         text += " (!)";
     }
     Some(Bar { label: label(entry), value: spread.median, min: spread.min, max: spread.max, text, colour })

@@ -1,4 +1,4 @@
-//! What a run leaves behind: `run.json`. Everything that is shown is computed from it, at any later time.
+//! The record of a run: `run.json`. All pages are computed from it, at any later time.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -19,7 +19,7 @@ pub(super) struct Run {
     pub(super) machine: Machine,
     /// Versions of all programs that took part.
     pub(super) versions: BTreeMap<String, String>,
-    /// Rivals that were not there, with what brings them.
+    /// Missing rivals, with the packages that they need.
     pub(super) missing: Vec<String>,
     pub(super) cells: Vec<CellRun>,
 }
@@ -31,10 +31,10 @@ pub(crate) struct Machine {
     pub(crate) cores: usize,
     pub(crate) kernel: String,
     pub(crate) memory_bytes: u64,
-    /// Over the last minute before the run: above 0.2, somebody else was at work.
+    /// Over the last minute before the run: above 0.2, another program was at work.
     pub(crate) load_average: String,
     pub(crate) open_files_max: u64,
-    /// TCP's congestion control; empty where it was not written down. `bbr` paces what is sent over loopback as well.
+    /// TCP's congestion control; empty in old records. `bbr` paces bytes over loopback as well.
     #[serde(default)]
     pub(crate) congestion_control: String,
     /// Which core has which part.
@@ -70,11 +70,11 @@ pub(super) struct Entry {
     pub(super) load: String,
     /// A measurement per round.
     pub(super) rounds: Vec<Figures>,
-    /// What the last failure said, if a round failed, or all of it.
+    /// The text of the last failure, if a round or all of it failed.
     pub(super) failure: Option<String>,
 }
 
-/// What was measured at once.
+/// Figures of one measurement.
 pub(super) type Figures = BTreeMap<Metric, f64>;
 
 /// A figure, with its unit.
@@ -114,7 +114,7 @@ pub(super) enum Metric {
     DrainSeconds,
     /// Clients that did not get all of their reply.
     Unserved,
-    /// What other clients waited while a large value was written.
+    /// Latencies of other clients while a large value was written.
     OthersSetP99Us,
     OthersSetMaxUs,
     /// The same while it was read.

@@ -32,7 +32,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts `command` under `name`; what it prints goes to `log`.
+    /// Starts `command` under `name`; its output goes to `log`.
     pub(super) fn start(name: &str, command: &mut Command, log: &Path) -> Result<Child> {
         let file = File::create(log)?;
         command.stdin(Stdio::null()).stdout(file.try_clone()?).stderr(file);
@@ -71,7 +71,7 @@ impl Child {
 
 impl Drop for Child {
     fn drop(&mut self) {
-        // SIGTERM first: what has processes of its own can end them.
+        // SIGTERM first, so that a program can end its own processes.
         if let Some(pid) = Pid::from_raw(self.id().cast_signed()) {
             let _ = kill_process(pid, Signal::TERM);
         }
@@ -106,7 +106,7 @@ impl Generator {
         Ok(Generator { child, output, name })
     }
 
-    /// What it prints until it ends.
+    /// Its output until it ends.
     pub(super) fn finish(mut self) -> Result<String> {
         let mut text = String::new();
         self.output.read_to_string(&mut text)?;
@@ -182,7 +182,7 @@ impl Nodes {
     }
 }
 
-/// Ports that nobody listens on. Another program can take one before we do; then what we start says so and ends.
+/// Ports without a listener. Another program may take one before its use; the started program then reports that and ends.
 pub(super) fn free_ports<const COUNT: usize>() -> Result<[u16; COUNT]> {
     let mut ports = [0; COUNT];
     // All are held before the first is let go, so that none is given twice.

@@ -1,4 +1,4 @@
-//! What several measurements of the same say together. Pure.
+//! Statistics of repeated measurements. Pure.
 
 use super::contestants::Role;
 use super::record::{CellRun, Entry, Metric};
@@ -28,7 +28,7 @@ impl Spread {
 }
 
 impl Entry {
-    /// What its rounds say of `metric`.
+    /// The spread of `metric` over its rounds.
     pub(super) fn spread(&self, metric: Metric) -> Option<Spread> {
         Spread::of(self.values(metric))
     }
@@ -65,7 +65,7 @@ impl CellRun {
     }
 }
 
-/// What kept a cell from more requests per second.
+/// The bottleneck of a cell.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Limit {
     Proxy,
@@ -80,11 +80,11 @@ pub(super) enum Limit {
 const SATURATED: f64 = 0.93;
 
 impl Limit {
-    /// What the busy parts of both cores say.
+    /// The bottleneck by the busy parts of both cores.
     pub(super) fn of(entry: &Entry) -> Option<Limit> {
         let is_busy = |metric| entry.median(metric).map(|busy| busy >= SATURATED);
         let (proxy, load) = (is_busy(Metric::ProxyBusy)?, is_busy(Metric::LoadCoreBusy)?);
-        // Without a proxy, nodes and load have their core, and the proxy's is nobody's business.
+        // Without a proxy, nodes and load have their core, and the proxy's does not count.
         let is_disturbed = !proxy && entry.role != Role::Direct && is_busy(Metric::ProxyCoreBusy)?;
         Some(match (proxy, load) {
             _ if is_disturbed => Limit::Others,

@@ -1,4 +1,4 @@
-//! System calls per request: a short pass of its own, since whoever counts them disturbs what is measured.
+//! System calls per request: a short pass of its own, since counting disturbs the measurement.
 
 use std::path::Path;
 use std::process::Command;
@@ -14,8 +14,8 @@ use super::machine::{self, Place};
 /// How long strace may take to attach.
 const ATTACH_PAUSE: Duration = Duration::from_millis(300);
 
-/// System calls of the processes `family` while `words` run on the core of the load; `None` if nothing here can count
-/// them. perf, or else strace, which slows what it watches: then a busy proxy has fuller turns, and fewer calls.
+/// System calls of the processes `family` while `words` run on the core of the load; `None` if no tool here can count them. The
+/// tool is perf, or else strace. strace slows the processes: a busy proxy then has fuller turns, and fewer calls.
 pub(super) fn count(family: &[u32], words: &[String], folder: &Path) -> Result<Option<u64>> {
     let ids: Vec<String> = family.iter().map(u32::to_string).collect();
     let probe = ["stat", "-e", "raw_syscalls:sys_enter", "true"];

@@ -1,4 +1,4 @@
-//! A small run, for tests of what is computed from runs.
+//! A small run, for tests of the computed pages.
 
 use std::collections::BTreeMap;
 

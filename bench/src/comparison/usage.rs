@@ -1,4 +1,4 @@
-//! What the processes and cores of a measurement used of the machine within some time.
+//! Use of the machine by the processes and cores of a measurement within some time.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ pub(super) struct Moment {
     cores: Vec<CoreTimes>,
 }
 
-/// What was used between two moments.
+/// Use between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Usage {
     pub(super) seconds: f64,
@@ -37,7 +37,7 @@ impl Moment {
         })
     }
 
-    /// What was used since `earlier`.
+    /// Use since `earlier`.
     pub(super) fn since(&self, earlier: &Moment) -> Usage {
         let seconds = (self.at - earlier.at).as_secs_f64();
         let busy = |core: usize| match (self.cores.get(core), earlier.cores.get(core)) {

@@ -1,4 +1,4 @@
-//! Clients that ask the nodes themselves, past the proxy: what they feel is the nodes' doing, or the machine's.
+//! Clients that ask the nodes themselves, past the proxy: their latency comes from the nodes or the machine.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -40,7 +40,7 @@ impl Direct {
         Direct { shared, threads }
     }
 
-    /// What came since the last call.
+    /// Answers since the last call.
     pub(super) fn take(&self) -> Vec<Answer> {
         std::mem::take(&mut *self.shared.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }

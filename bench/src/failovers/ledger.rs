@@ -1,8 +1,8 @@
-//! Clients that count up keys through the proxy, and what came of each request.
+//! Clients that count up keys through the proxy, and the outcome of each request.
 //!
-//! Each has keys of one shard alone. If it had some of every shard, it would wait for the shard that failed like all
-//! others, and be told at the same moment: the healthy shards would be asked less meanwhile, and then by all at once, and
-//! what their clients feel would be the doing of these.
+//! Each has keys of one shard alone. With keys of every shard, a client would wait for the failed shard like all others, and
+//! get its error at the same moment. The healthy shards would get fewer requests meanwhile, and then those of all clients at
+//! once. Their latency would be an effect of that.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
@@ -21,20 +21,20 @@ const KEYS_PER_CLIENT: usize = 12;
 /// machine.
 pub(super) const PACE: Duration = Duration::from_millis(2);
 
-/// How long after the last request was due the next is, whatever became of that: from half of [`PACE`] to one and a half, so
-/// that clients do not keep in step.
+/// The pause until the next request is due, whatever the outcome of the last. It is half to one and a half of [`PACE`], so that
+/// clients do not keep in step.
 fn pause_of(client: usize, turn: usize) -> Duration {
-    // Far apart for two clients, and for two turns of one; coprime to what they are divided by.
+    // Far apart for two clients, and for two turns of one; both factors are coprime to the divisor.
     let part = (client * 389 + turn * 617) % 1000;
     PACE / 2 + PACE * part as u32 / 1000
 }
 
-/// What came of one request.
+/// Outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
     /// It was carried out.
     Done,
-    /// It was not carried out, and its client was told so.
+    /// It was not carried out, and its client got an error that says so.
     Refused,
     /// Nobody knows.
     Unknown,
@@ -59,7 +59,7 @@ pub(super) struct Refusals {
     pub(super) last: Instant,
 }
 
-/// A key, and what its client knows of it.
+/// A key, and its client's knowledge of it.
 struct Counter {
     key: String,
     pair: usize,
@@ -67,7 +67,7 @@ struct Counter {
     unknown: AtomicI64,
 }
 
-/// What all clients share.
+/// State that all clients share.
 struct Shared {
     entries: Mutex<Vec<Entry>>,
     strange: Mutex<Vec<String>>,
@@ -85,7 +85,7 @@ pub(super) struct Load {
     clients: Vec<JoinHandle<Result<()>>>,
 }
 
-/// What it comes to.
+/// Result of the whole run.
 #[derive(Debug, Default, Serialize)]
 pub(super) struct Ledger {
     pub(super) keys: usize,
@@ -130,8 +130,7 @@ impl Load {
         Ok(Load { proxy: scene.proxy.clone(), spare, shared, counters, clients })
     }
 
-    /// Writes the pair's spare key over a connection that is made for it, in a thread of its own, and says when it was done, if
-    /// it was.
+    /// Writes the pair's spare key over a new connection, in a thread of its own, and reports the time if it was done.
     pub(super) fn try_out(&self, pair: usize, done: &mpsc::Sender<Instant>) {
         let (proxy, key, done) = (self.proxy.clone(), self.spare[pair].clone(), done.clone());
         std::thread::spawn(move || {
@@ -147,17 +146,17 @@ impl Load {
         std::mem::take(&mut *self.shared.entries.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// The words of what was refused since the last call.
+    /// The texts of refusals since the last call.
     pub(super) fn take_refusals(&self) -> BTreeMap<String, Refusals> {
         std::mem::take(&mut *self.shared.refusals.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// How many acknowledged writes are not there by now. What is written while one looks may hide some.
+    /// Number of acknowledged writes that are missing by now. Writes during the check may hide some.
     pub(super) fn lost(&self) -> Result<i64> {
         Ok(compare(&self.proxy, &self.counters)?.lost)
     }
 
-    /// Ends the clients and compares what they know with what is there.
+    /// Ends the clients and compares their knowledge with the stored values.
     pub(super) fn finish(self) -> Result<Ledger> {
         self.shared.is_over.store(true, Ordering::Relaxed);
         for client in self.clients {
@@ -170,7 +169,7 @@ impl Load {
     }
 }
 
-/// Compares what clients know with what is there, which is looked at after it was asked what they know.
+/// Compares the knowledge of clients with the stored values, which are read afterwards.
 fn compare(proxy: &str, counters: &[Arc<Counter>]) -> Result<Ledger> {
     let mut connection = scene::connect(proxy)?;
     let mut ledger = Ledger::default();
@@ -187,7 +186,7 @@ fn compare(proxy: &str, counters: &[Arc<Counter>]) -> Result<Ledger> {
     Ok(ledger)
 }
 
-/// Writes keys that begin with `name` until so many are the pair's, and says which.
+/// Writes keys that begin with `name` until this number of them is the pair's, and returns those.
 fn keys_of(
     scene: &Scene,
     connection: &mut redis::Connection,
@@ -209,8 +208,8 @@ fn keys_of(
     Ok(keys)
 }
 
-/// One client. Its requests are due at times that do not depend on the answers, so that the load is the same whether these are slow
-/// or fast; but it sends none before the last was answered, and leaves out what it should have sent meanwhile.
+/// One client. Its requests are due at times that do not depend on the answers, so that the load does not depend on latency.
+/// But it sends none before the last was answered, and leaves out the requests that were due meanwhile.
 fn count_up(
     client: usize,
     proxy: &str,

@@ -1,9 +1,11 @@
-//! What requests took in all rounds of a kind together, beside quiet times before and after each.
+//! Latencies of all rounds of a kind together, beside quiet times before and after each.
 //!
-//! A second of a 99th percentile below a millisecond is so noisy on a machine that the clients share that two quiet ones differ by
-//! more than a quarter. So the requests of many rounds are taken together, and the quiet times on both sides of each, so that what
-//! drifts weighs on both alike. How far the ratio can be trusted is told by drawing the rounds anew, with repetition: requests of
-//! one round are not independent of each other, and rounds are.
+//! A 99th percentile below a millisecond is noisy over one second on a machine that the clients share. Two quiet seconds differ
+//! by more than a quarter. So the requests of many rounds are taken together. So are the quiet times on both sides of each, so
+//! that a drift weighs on both alike.
+//!
+//! Drawing the rounds anew, with repetition, shows how far the ratio can be trusted. Requests of one round are not independent
+//! of each other, and rounds are.
 
 use std::time::Duration;
 
@@ -13,11 +15,11 @@ use stdx::prng::Prng;
 
 use super::ledger::PACE;
 
-/// What requests took in some time, in nanoseconds.
+/// Latencies of some time, in nanoseconds.
 #[derive(Clone, Debug)]
 pub(super) struct Times(Histogram<u64>);
 
-/// What requests of one round took: when nothing happened, and when something did.
+/// Latencies of one round: in the quiet times, and during the fault.
 #[derive(Clone, Debug)]
 pub(super) struct Sides {
     pub(super) quiet: Times,
@@ -47,12 +49,12 @@ pub(super) struct Pool {
     pub(super) compared: Vec<Compared>,
 }
 
-/// What counts as slower than this counts as so slow: clients give up earlier.
+/// The slowest latency: clients give up earlier.
 const SLOWEST: Duration = Duration::from_secs(10);
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
 /// How often the rounds are drawn anew: the ends of the interval then rest on 25 draws each.
 const DRAWS: usize = 1000;
-/// The same for each run: what is told of kept rounds does not change.
+/// The same for each run, so that reports on kept rounds do not change.
 const SEED: u64 = 1;
 
 impl Times {
@@ -68,8 +70,8 @@ impl Times {
         all
     }
 
-    /// Of requests of clients that send one each [`PACE`] and none before the last was answered: what one that waited longer would
-    /// have sent meanwhile counts as sent, and as having waited for the rest, if that is no less than [`PACE`].
+    /// The times of clients that send one request each [`PACE`] and none before the last was answered. Requests that a waiting
+    /// client did not send count as sent. Each counts with the rest of the wait, if that is at least [`PACE`].
     pub(super) fn at_pace(times: impl Iterator<Item = Duration>) -> Times {
         let mut all = Times::none();
         for time in times {

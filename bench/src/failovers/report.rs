@@ -1,4 +1,4 @@
-//! What is shown and kept of a run.
+//! The shown and kept report of a run.
 
 use std::fmt::{self, Write};
 
@@ -12,7 +12,7 @@ use super::rounds::{Felt, Kind, Moved, Refused, Round};
 use super::strain::Strain;
 use crate::comparison::Machine;
 
-/// Clients of healthy shards are to feel no more than this of a failover, beside what they feel without one.
+/// The highest wanted ratio of latencies of healthy shards during a failover to those without one.
 const RATIO_WANTED: f64 = 1.2;
 
 /// All of a run.
@@ -24,11 +24,11 @@ pub(super) struct Report {
     pub(super) machine: Machine,
     pub(super) redis: String,
     pub(super) rounds: Vec<Round>,
-    /// What requests of the other shards took, over all rounds.
+    /// Latencies of the other shards, over all rounds.
     pub(super) pools: Vec<Pool>,
     pub(super) moved: Option<Moved>,
     pub(super) ledger: Ledger,
-    /// What the proxy counted itself.
+    /// Counts of the proxy itself.
     pub(super) stats: Vec<String>,
 }
 
@@ -49,8 +49,7 @@ pub(super) fn line(round: &Round) -> String {
     line
 }
 
-/// What requests of the other shards took, for each way in which primaries went and for all of them together, and when nothing was
-/// done to any.
+/// Latencies of the other shards, for each way in which primaries went, for all of them together, and without a fault.
 pub(super) fn pools(rounds: &[Round]) -> Vec<Pool> {
     let failovers = [Kind::Killed, Kind::Frozen, Kind::Asked];
     let was_played = |kind: &&Kind| rounds.iter().any(|round| round.kind == **kind);
@@ -160,7 +159,7 @@ impl Report {
         )
     }
 
-    /// What clients of the other shards felt, beside a quiet second, in the rounds of these `kinds`.
+    /// Latencies of the other shards' clients beside a quiet second, in the rounds of these `kinds`.
     fn elsewhere(&self, what: &str, kinds: &[Kind]) -> String {
         let rounds = self.rounds.iter().filter(|round| kinds.contains(&round.kind));
         let mut ratios: Vec<f64> =

@@ -1,4 +1,4 @@
-//! What is done to nodes, and what clients felt of it.
+//! Faults of nodes, and their effect on clients.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Killed,
     /// SIGSTOP, and SIGCONT then: it does not know that it is none any more.
     Frozen,
-    /// It is told to hand over, as for maintenance.
+    /// It gets the order to hand over, as for maintenance.
     Asked,
     /// Nothing, for as long as it takes to replace one that was killed.
     #[value(skip)]
@@ -58,7 +58,7 @@ impl fmt::Display for Kind {
     }
 }
 
-/// What clients felt of one.
+/// Effect of one round on clients.
 #[derive(Debug, Serialize)]
 pub(super) struct Round {
     pub(super) kind: Kind,
@@ -71,7 +71,7 @@ pub(super) struct Round {
     pub(super) lost: i64,
     /// With which words requests were refused, and when.
     pub(super) refusals: Vec<Refused>,
-    /// What requests of the other shards took; the run has it for all rounds together.
+    /// Latencies of the other shards; the run has them for all rounds together.
     #[serde(skip)]
     pub(super) healthy: Healthy,
 }
@@ -85,18 +85,18 @@ pub(super) struct Refused {
     pub(super) last_ms: f64,
 }
 
-/// What requests of the other shards took in one round.
+/// Latencies of the other shards in one round.
 #[derive(Debug)]
 pub(super) struct Healthy {
     /// Until the shard in question was served again, and for [`QUIET`] at least.
     pub(super) outage: Sides,
     /// Until all was as before.
     pub(super) whole: Sides,
-    /// Of those who ask nodes themselves, until all was as before.
+    /// Those of clients that ask nodes themselves, until the topology has settled.
     pub(super) direct: Sides,
 }
 
-/// What clients felt in some time, beside a quiet time before.
+/// Latencies of some time, beside a quiet time before.
 #[derive(Debug, Serialize)]
 pub(super) struct Felt {
     pub(super) requests: usize,
@@ -110,7 +110,7 @@ pub(super) struct Felt {
     /// Their 99th percentile, now and before.
     pub(super) p99_us: f64,
     pub(super) p99_before_us: f64,
-    /// The same of those who ask the other shards' nodes themselves.
+    /// The same of clients that ask the other shards' nodes themselves.
     pub(super) direct_p99_us: f64,
     pub(super) direct_p99_before_us: f64,
     /// The proxy meanwhile, and before.
@@ -121,9 +121,9 @@ pub(super) struct Felt {
 /// While nothing happens, for comparison: before each round and after it. Both together are about as long as it takes to replace
 /// a primary.
 const QUIET: Duration = Duration::from_millis(1250);
-/// Between two requests of those who look whether a shard is served again.
+/// Pause between two requests that test whether a shard is served again.
 const TRIED_EVERY: Duration = Duration::from_millis(5);
-/// What a cluster takes to replace a primary, about, if a second of silence is enough for it.
+/// Approximate time in which a cluster replaces a primary, if a second of silence is enough for it.
 const REPLACED_IN: Duration = Duration::from_millis(2200);
 /// Until another must have become the primary, and the proxy must have found it.
 const FOUND_IN: Duration = Duration::from_secs(60);
@@ -144,7 +144,7 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
         Kind::Frozen => scene.freeze(primary, false)?,
         Kind::Asked | Kind::Nothing | Kind::Elsewhere => {}
     }
-    // What happens when the old one comes back belongs to it: it may still believe that it is the primary.
+    // The return of the old primary belongs to the round: it may still believe that it is the primary.
     scene.settled(pair)?;
     // A primary that is asked is replaced at once, and of a hundred requests the 99th percentile is the slowest one.
     scene.look_at(replica, QUIET.saturating_sub(began.elapsed()));
@@ -200,7 +200,7 @@ fn quiet_time(scene: &Scene, load: &Load, node: usize) -> Seen {
     Seen::of(scene, load, Vec::new())
 }
 
-/// What clients feel while nothing happens to their nodes: all shards are healthy ones.
+/// Latencies without a fault: all shards are healthy ones.
 pub(super) fn control(scene: &Scene, load: &Load, kind: Kind) -> Result<Round> {
     let mut strangers = match kind {
         Kind::Elsewhere => Some(Strangers::start()?),
@@ -281,7 +281,7 @@ fn wait_until_served(
     }
 }
 
-/// What clients felt while slots were moved.
+/// Effect of moving slots on clients.
 #[derive(Debug, Serialize)]
 pub(super) struct Moved {
     pub(super) slots: u32,
@@ -322,7 +322,7 @@ fn is_of_others(answer: &Answer, pair: InQuestion) -> bool {
 }
 
 impl Healthy {
-    /// Of what was `seen`, of which the outage ended at `outage_ended`, and in the quiet times around.
+    /// Of `seen`, whose outage ended at `outage_ended`, and of the quiet times around.
     fn of(seen: &Seen, quiet: [&Seen; 2], pair: InQuestion, outage_ended: Instant) -> Healthy {
         let through = |seen: &Seen, until: Option<Instant>| {
             let entries = seen.entries.iter().filter(|entry| is_elsewhere(entry, pair));
@@ -344,7 +344,7 @@ impl Healthy {
 }
 
 impl Felt {
-    /// Of what was `seen`; if nothing happened to any pair, all are meant.
+    /// Of `seen`; without an affected pair, all are meant.
     fn of(seen: &Seen, before: &Seen, pair: InQuestion) -> Felt {
         let is_meant = |entry: &&Entry| pair.is_none_or(|(pair, _)| entry.pair == pair);
         let count =

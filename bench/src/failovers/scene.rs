@@ -15,7 +15,7 @@ use super::By;
 use super::direct::Direct;
 use super::strain::Watch;
 
-/// What `shardis local --json` says.
+/// The output of `shardis local --json`.
 #[derive(Deserialize)]
 struct Ready {
     folder: PathBuf,
@@ -56,7 +56,7 @@ pub(super) struct Node {
 /// Two nodes that have the same keys: one of them is the primary.
 pub(super) struct Pair {
     pub(super) nodes: [usize; 2],
-    /// What sentinels call it.
+    /// Its name at the sentinels.
     pub(super) set: Option<String>,
 }
 
@@ -66,15 +66,15 @@ pub(super) struct Scene {
     pub(super) nodes: Vec<Node>,
     pub(super) pairs: Vec<Pair>,
     pub(super) proxy: String,
-    /// What the proxy has of the machine.
+    /// The proxy's use of the machine.
     pub(super) watch: Watch,
-    /// What the nodes are like without it.
+    /// The latency of the nodes without the proxy.
     pub(super) direct: Direct,
     pub(super) sentinels: Vec<String>,
     local: Child,
 }
 
-/// Until a topology must have settled after what was done to it: nodes that come back load and ask for all data.
+/// Time within which a topology must have settled after a fault: nodes that come back load and ask for all data.
 const SETTLED_IN: Duration = Duration::from_secs(60);
 /// Between two looks at whether it has.
 const SETTLED_EVERY: Duration = Duration::from_millis(50);
@@ -116,8 +116,8 @@ impl Scene {
         Ok(scene)
     }
 
-    /// By default all nodes of a cluster refuse everything as long as one slot has no node. That would hide what the
-    /// other shards feel.
+    /// By default all nodes of a cluster refuse everything as long as one slot has no node. That would hide the effect on the
+    /// other shards.
     fn serve_what_is_there(&self) -> Result<()> {
         if self.by == By::Cluster {
             for node in &self.nodes {
@@ -152,7 +152,7 @@ impl Scene {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// Starts a node again that was killed, with what it had written.
+    /// Starts a killed node again, with its saved data.
     pub(super) fn restart(&mut self, node: usize) -> Result<()> {
         let node = &mut self.nodes[node];
         let mut server = command("setpriv");
@@ -179,8 +179,8 @@ impl Scene {
         }
     }
 
-    /// Looks at the node for some time as those do who wait for its promotion: what looking costs the machine is to be the same
-    /// whether something happens or not.
+    /// Looks at the node for some time, as a wait for its promotion does. The cost of looking is thus the same with and without
+    /// a fault.
     pub(super) fn look_at(&self, node: usize, time: Duration) {
         let began = Instant::now();
         while began.elapsed() < time {
@@ -199,8 +199,8 @@ impl Scene {
         role(&self.nodes[node].address).is_some_and(|(role, state)| role == "slave" && state == "connected")
     }
 
-    /// Whether everybody who decides has seen what happened: nodes of the cluster that all are well, or sentinels that
-    /// name this primary, with a replica that is up.
+    /// Whether all deciding parties have seen the change. In a cluster, all nodes are well. With sentinels, all name this
+    /// primary and have a replica that is up.
     fn agrees(&self, primary: usize) -> bool {
         match self.by {
             By::Cluster => self.nodes.iter().all(|node| {
@@ -250,7 +250,7 @@ impl Scene {
     }
 }
 
-/// Two plain nodes that nobody but us knows, a primary and its replica.
+/// Two plain nodes without clients, a primary and its replica.
 pub(super) struct Strangers {
     ports: [u16; 2],
     folder: PathBuf,
@@ -353,14 +353,14 @@ fn pairs(ready: &Ready) -> Result<Vec<Pair>> {
     primaries.enumerate().map(pair).collect()
 }
 
-/// What `ROLE` says: the role, and a replica's state.
+/// The reply to `ROLE`: the role, and a replica's state.
 fn role(address: &str) -> Option<(String, String)> {
     let role: Vec<redis::Value> = ask(address, &["ROLE"])?;
     let word = |at: usize| role.get(at).and_then(|value| redis::from_redis_value_ref(value).ok());
     Some((word(0)?, word(3).unwrap_or_default()))
 }
 
-/// Asks whoever is at `address`, over a connection that is made for it. `None` if it does not answer, or with an error.
+/// Asks the process at `address`, over a new connection. `None` if it does not answer, or with an error.
 pub(super) fn ask<T: redis::FromRedisValue>(address: &str, words: &[&str]) -> Option<T> {
     let mut connection = connect(address).ok()?;
     let mut command = redis::Cmd::new();
@@ -382,6 +382,6 @@ const ANSWERED_IN: Duration = Duration::from_secs(5);
 
 /// Between two looks at a node.
 pub(super) fn pause() {
-    // tidy: allow(sleep): the pause between two looks; nodes tell nobody when they have been promoted.
+    // tidy: allow(sleep): the pause between two looks; nodes send no event when they have been promoted.
     std::thread::sleep(Duration::from_millis(2));
 }

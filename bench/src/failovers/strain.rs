@@ -1,4 +1,4 @@
-//! What a process had of the processors, and how long it waited for them, as Linux tells: whether clients waited for the
+//! A process's time on the processors, and its waits for them, by Linux's account. It shows whether clients waited for the
 //! proxy, or the proxy for the machine.
 
 use std::fs;
@@ -12,7 +12,7 @@ use serde::Serialize;
 /// Between two looks: a turn that kept clients waiting for as long as one of them notices would fill one.
 const EVERY: Duration = Duration::from_millis(5);
 
-/// What all threads of the process have had until then, in nanoseconds.
+/// Sums over all threads of the process until then, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
 struct Look {
     at: Instant,
@@ -30,7 +30,7 @@ pub(super) struct Watch {
 /// A process in some time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub(super) struct Strain {
-    /// What it had of one processor, in percent.
+    /// Its use of one processor, in percent.
     pub(super) ran_percent: f64,
     /// For how much of the time it could have run and none was free, in percent.
     pub(super) waited_percent: f64,
@@ -53,7 +53,7 @@ impl Watch {
         Watch { looks, is_over, thread: Some(thread) }
     }
 
-    /// What it was like since the last call.
+    /// The strain since the last call.
     pub(super) fn take(&self) -> Strain {
         let mut looks = self.looks.lock().unwrap_or_else(PoisonError::into_inner);
         let strain = Strain::of(&looks);

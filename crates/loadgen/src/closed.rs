@@ -16,7 +16,7 @@ pub struct ClosedLoop {
     first: u32,
     clients: Vec<Client>,
     batches: Vec<Vec<u8>>,
-    /// The next batch to be sent, by whomever.
+    /// The next batch of all clients.
     next_batch: usize,
     /// Bytes of replies to one batch.
     due_bytes: usize,

@@ -26,7 +26,7 @@ pub struct Options {
     /// Pause before memory is measured, for memory that is returned late
     #[arg(long, default_value_t = 3.0)]
     pub settle_seconds: f64,
-    /// Whom to measure
+    /// The measured process
     #[command(flatten)]
     pub measure: MeasureOptions,
 }

@@ -38,7 +38,7 @@ pub struct Options {
     /// Timeout of each of the two transfers
     #[arg(long, default_value_t = 120.0)]
     pub transfer_seconds_max: f64,
-    /// Whom to measure
+    /// The measured process
     #[command(flatten)]
     pub measure: MeasureOptions,
 }

@@ -19,7 +19,7 @@ pub struct Options {
     /// Requests per second, of all clients together. Their starts are a Poisson process
     #[arg(long)]
     pub rate: f64,
-    /// What they are
+    /// The requests
     #[command(flatten)]
     pub workload: Workload,
     /// Connections, used in turn, also while an earlier request is not answered
@@ -46,7 +46,7 @@ pub struct Options {
     /// Nodes in the same thread
     #[command(flatten)]
     pub nodes: NodeOptions,
-    /// Whom to measure
+    /// The measured process
     #[command(flatten)]
     pub measure: MeasureOptions,
 }

@@ -19,7 +19,7 @@ pub struct Options {
     /// Target; the generator waits up to 10 s until it accepts
     #[arg(long, value_name = "HOST:PORT")]
     pub target: String,
-    /// What they are
+    /// The requests
     #[command(flatten)]
     pub workload: Workload,
     /// Connections
@@ -37,7 +37,7 @@ pub struct Options {
     /// Nodes in the same thread
     #[command(flatten)]
     pub nodes: NodeOptions,
-    /// Whom to measure
+    /// The measured process
     #[command(flatten)]
     pub measure: MeasureOptions,
 }

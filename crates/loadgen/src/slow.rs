@@ -35,7 +35,7 @@ pub struct Options {
     /// Timeout for reading all replies after it
     #[arg(long, default_value_t = 60.0)]
     pub drain_seconds_max: f64,
-    /// Whom to measure
+    /// The measured process
     #[command(flatten)]
     pub measure: MeasureOptions,
 }

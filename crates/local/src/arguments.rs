@@ -78,10 +78,10 @@ pub struct LocalArgs {
 const NODES_MAX: u16 = 256;
 /// Fewer make no cluster whose primaries agree on a failover.
 const CLUSTER_NODES_MIN: u16 = 3;
-/// Sentinels ask a primary that they have just made one for the first time after a second (or
-/// `down-after-milliseconds`, if that is less), and by 1000 ms may take it for dead before it could answer: they make
-/// the old one the primary again, and the writes in between are lost (Redis 7.0.15: in one of 72 failovers on an idle
-/// machine, in 3 of 30 on a busy one).
+/// The lower bound of the failover time. Sentinels ask a primary that they have just made one for the first time after a second
+/// (or `down-after-milliseconds`, if that is less). With 1000 ms they may take it for dead before it could answer. They then
+/// make the old one the primary again, and the writes in between are lost. (Redis 7.0.15: in one of 72 failovers on an idle
+/// machine, in 3 of 30 on a busy one.)
 const SENTINEL_FAILOVER_MS_MIN: u32 = 1500;
 
 impl LocalArgs {

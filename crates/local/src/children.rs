@@ -59,7 +59,7 @@ impl Children {
             // Our own stdout is for addresses.
             command.stdout(Stdio::null());
         }
-        // A group of its own: Ctrl-C reaches us alone, and what it forks itself ends with it.
+        // A process group of its own: Ctrl-C reaches only the supervisor, and processes that the child forks end with it.
         let child = command.stdin(Stdio::null()).process_group(0).spawn();
         let child = child.with_context(|| format!("cannot start {name}"))?;
         self.running.push(Running { name: name.to_owned(), port, log, child });
@@ -112,7 +112,7 @@ impl Children {
 }
 
 impl Running {
-    /// Whether it has ended. Nobody is told yet, so that its number stays its own.
+    /// Whether it has ended. It is not reaped yet, so that its process id is not reused.
     fn has_ended(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(waitid(WaitId::Pid(Pid::from_child(&self.child)), options), Ok(None))

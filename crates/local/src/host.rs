@@ -1,5 +1,5 @@
-//! The process that runs the nodes: it starts them in order, says when all are ready, and stops them when the pipe from its
-//! supervisor is closed.
+//! The process that runs the nodes. It starts them in order and reports when all are ready. It stops them when the pipe from
+//! its supervisor is closed.
 
 use super::arguments::LocalArgs;
 use super::children::{Children, Ended};
@@ -292,7 +292,7 @@ fn seed() -> u64 {
     nanos as u64 ^ u64::from(std::process::id()) << 32
 }
 
-/// How the proxy is told its nodes.
+/// Arguments of the proxy for its nodes.
 fn proxy_words(shape: Shape, port: u16, nodes: &[u16], sentinels: &[u16]) -> Result<Vec<OsString>> {
     let list =
         |ports: &[u16]| ports.iter().map(|port| format!("127.0.0.1:{port}")).collect::<Vec<_>>().join(",");

@@ -1,4 +1,4 @@
-//! The parts of a topology, as plain values: the members, who copies whom, what each is told in its configuration.
+//! The parts of a topology, as plain values: the members, their primaries, and the configuration of each.
 
 use serde::{Deserialize, Serialize};
 use std::fmt;

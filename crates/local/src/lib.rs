@@ -11,10 +11,12 @@
 //! $ shardis local --nodes 3
 //! ```
 //!
-//! Two processes, so that each clears up after the other, even after SIGKILL: the end of the first closes the pipe, and the
-//! second stops all nodes and removes their data; the end of the second ends the nodes (`die_with_parent.rs`), and the first removes
-//! what is left. `readiness.rs` asks the nodes whether they are ready and makes a cluster of them; `children.rs` ends them with all
-//! that they forked.
+//! There are two processes, so that each clears up after the other, even after SIGKILL. The end of the first closes the pipe,
+//! and the second stops all nodes and removes their data. The end of the second ends the nodes (`die_with_parent.rs`), and the
+//! first removes the remaining files.
+//!
+//! `readiness.rs` asks the nodes whether they are ready and makes a cluster of them; `children.rs` ends them with all that they
+//! forked.
 //!
 //! **Must not know** the proxy: it starts one as a program. Of our crates it depends on `resp` and `stdx`. It relaxes the lints of
 //! the root's `clippy.toml` against clocks, threads and sockets, since it starts processes and asks nodes whether they are there.

@@ -4,8 +4,8 @@ use anyhow::{Result, bail, ensure};
 use std::net::{Ipv4Addr, TcpListener};
 use stdx::Prng;
 
-/// Free ports are looked for here: below the range from which the kernel gives ports to outgoing connections, and so low that
-/// those of the cluster bus are below it too.
+/// The range of free ports. It is below the range from which the kernel gives ports to outgoing connections. The ports of the
+/// cluster bus are below that range too.
 const RANGE: std::ops::Range<u16> = 11_000..22_000;
 /// Offset of the port at which nodes of a cluster talk to each other.
 const BUS_OFFSET: u16 = 10_000;

@@ -1,4 +1,4 @@
-//! The server program: where it is, and what to do if it is not there.
+//! The server program: its path, and advice if it is missing.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use std::process::{Command, Stdio};
 /// Its possible names; the first one on PATH is taken.
 const NAMES: [&str; 2] = ["redis-server", "valkey-server"];
 
-/// Programs that install others, and what to tell them.
+/// Programs that install others, and their arguments.
 const INSTALLERS: [(&str, &str); 7] = [
     ("apt-get", "apt-get install redis-server"),
     ("dnf", "dnf install valkey"),

@@ -1,5 +1,5 @@
-//! The process that people start: it holds one end of a pipe, passes the wish to end on by closing it, and clears up if
-//! the process at the other end could not.
+//! The process that people start. It holds one end of a pipe, and closes it to end the other process. It clears up if the
+//! process at the other end could not.
 
 use super::arguments::LocalArgs;
 use super::{Event, folder, tell_of_signals};
@@ -63,7 +63,7 @@ fn start(folder: &Path) -> Result<Child> {
 /// Waits for the end of `child`. A wish to end is passed on; it takes some seconds at most.
 fn supervise(child: &mut Child, events: &Receiver<Event>) -> Result<ExitStatus> {
     loop {
-        // Its end may have been told of before anybody listened.
+        // Its signal may have come before there was a handler.
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }

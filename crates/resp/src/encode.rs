@@ -1,5 +1,5 @@
-//! Writing RESP: appends to a buffer, never fails. Values with a type of their own in RESP3 take `resp3`, and is
-//! written as Redis writes it for a client of RESP2 where that is false.
+//! Writing RESP: appends to a buffer, never fails. Values with a type of their own in RESP3 take `resp3`. Where that is false,
+//! they are written as Redis writes them for a client of RESP2.
 
 /// Bytes around a text.
 const FRAME_BYTES_MAX: usize = 32;

@@ -1,8 +1,8 @@
 //! Inline requests: a line of words instead of RESP. People type them into nc, and health checks send them.
 //!
-//! The rules are those of Redis's `sdssplitargs`: words are separated by blanks; `"…"` knows `\n \r \t \b \a`, `\xHH` and
-//! `\` before anything else; `'…'` knows only `\'`; a closing quote must be followed by a blank or the end. Vertical tab
-//! and form feed are blanks between words and behind quotes. Within a word they are a part of the word.
+//! The rules are those of Redis's `sdssplitargs`. Words are separated by blanks. `"…"` knows `\n \r \t \b \a`, `\xHH` and `\`
+//! before anything else; `'…'` knows only `\'`. A closing quote must be followed by a blank or the end. Vertical tab and form
+//! feed are blanks between words and behind quotes. Within a word they are a part of the word.
 
 use crate::encode;
 use crate::request::Span;

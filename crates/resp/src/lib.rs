@@ -21,10 +21,12 @@
 //! The scanners are resumable (bytes may arrive one at a time), allocate nothing by an announced size and never recurse. Where
 //! Redis has words for a refusal, the refusal has Redis's words.
 //!
-//! **Stricter than Redis.** A proxy that frames bytes by another rule than the node lets a client smuggle requests. So these end
-//! the connection with a protocol error, where Redis goes on: CR without LF behind a header, a body that does not end in CR LF, and
-//! a NUL byte in an inline request. More than 1,048,576 arguments are refused (Redis 7.0: 2^31-1). Lines are bounded by exactly
-//! 64 KiB; in Redis the bound depends on how packets were cut.
+//! **Stricter than Redis.** A proxy that frames bytes by another rule than the node lets a client smuggle requests. Some inputs
+//! therefore end the connection with a protocol error, where Redis goes on. They are a CR without LF behind a header, a body
+//! without CR LF at its end, and a NUL byte in an inline request.
+//!
+//! More than 1,048,576 arguments are refused (Redis 7.0: 2^31-1). Lines are bounded by exactly 64 KiB; in Redis the bound
+//! depends on how packets were cut.
 //!
 //! **Must not know** a command, a shard or a socket. No crate of ours is a dependency, and the root's `clippy.toml` forbids clocks,
 //! threads and sockets.

@@ -5,7 +5,7 @@
 
 use crate::integer::{parse_i64, short_header};
 
-/// Bounds on what one reply may announce or occupy.
+/// Bounds of the sizes that one reply may announce or occupy.
 #[derive(Clone, Copy, Debug)]
 pub struct ReplyLimits {
     /// Bytes of one bulk. A node may have a larger `proto-max-bulk-len` than we grant clients.
@@ -22,7 +22,7 @@ impl Default for ReplyLimits {
     }
 }
 
-/// The bytes are no reply: the node, or what sits at its address, does not speak RESP.
+/// The bytes are no reply: the peer at the node's address does not speak RESP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// A byte that starts no type.
@@ -70,9 +70,8 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// The length of the first reply in `bytes`, or `None` while it is not all there; then the same bytes, and more,
-    /// must be given to the next call.
-    // Into the loop over a node's replies: what it finds need not go through memory.
+    /// The length of the first reply in `bytes`, or `None` while it is incomplete. The same bytes, and more, must then be given
+    /// to the next call. Inlined into the loop over a node's replies, so that results need not go through memory.
     #[inline(always)]
     pub fn scan(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Option<usize>, ReplyError> {
         if self.values_left == 0
@@ -184,9 +183,10 @@ impl Scanner {
     }
 }
 
-/// The length of the first of `values` if it is a bulk or an integer with a short header, a null of RESP2, or an OK, and all
-/// there: so neither an error nor a push.
-// Worth its name only where it is inlined, and two callers are one too many for the compiler: 10 % of a scan.
+/// The length of the first of `values` if it is complete and of a short form. Short forms are a bulk or an integer with a short
+/// header, a null of RESP2, and an OK. An error or a push is never one.
+///
+/// The function is fast only where it is inlined, and the compiler does not inline it for two callers: 10 % of a scan.
 #[inline(always)]
 pub fn plain_len(values: &[u8], limits: &ReplyLimits) -> Option<usize> {
     match values {
@@ -308,8 +308,8 @@ pub fn is_error(reply: &[u8]) -> bool {
     matches!(reply.first(), Some(b'-' | b'!'))
 }
 
-/// The elements of a complete array or set, each as its wire bytes, or the names and values of a map in turn; `None` if it
-/// is none of these (nil included).
+/// The elements of a complete array or set, each as its wire bytes, or the names and values of a map in turn. `None` if it is
+/// none of these (nil included).
 pub fn elements(reply: &[u8]) -> Option<Elements<'_>> {
     let each = match reply.first()? {
         b'*' | b'~' => 1,

@@ -1,10 +1,11 @@
 //! The end of a request, and its arguments.
 //!
-//! [`Scanner::scan`] looks at the unread bytes of one client and finds the end of the first request. It can be called
-//! again with more bytes and goes on where it stopped. Refusals carry Redis's own wording (networking.c of Redis 7.0),
-//! with the stricter framing that a proxy needs: a header line ends in exactly CR LF, and so does a bulk body. Redis
-//! accepts any byte in the place of the LF and does not check the two bytes behind a body. A proxy that forwards bytes
-//! framed by another rule lets a client smuggle requests past it.
+//! [`Scanner::scan`] looks at the unread bytes of one client and finds the end of the first request. It can be called again
+//! with more bytes and goes on where it stopped.
+//!
+//! Refusals carry Redis's own wording (networking.c of Redis 7.0). The framing is stricter, as a proxy needs it: a header line
+//! ends in exactly CR LF, and so does a bulk body. Redis accepts any byte in the place of the LF and does not check the two
+//! bytes behind a body. A proxy that forwards bytes framed by another rule lets a client smuggle requests past it.
 
 use crate::inline;
 use crate::integer::{parse_i64, short_header};
@@ -88,15 +89,15 @@ impl<'a> Request<'a> {
     }
 }
 
-/// Bounds on what one request may announce or occupy.
+/// Bounds of the sizes that one request may announce or occupy.
 #[derive(Clone, Copy, Debug)]
 pub struct RequestLimits {
     /// Arguments of one request. Redis 7.0 takes 2^31-1; more than a million has no honest use.
     pub args_max: i64,
     /// Bytes of one argument: Redis's `proto-max-bulk-len`.
     pub bulk_bytes_max: i64,
-    /// Bytes of an inline request or of a header line: Redis's `PROTO_INLINE_MAX_SIZE`, held exactly here, where
-    /// Redis's own check depends on how the bytes were cut into packets. Not below 8: shorter headers are not measured.
+    /// Bytes of an inline request or of a header line: Redis's `PROTO_INLINE_MAX_SIZE`. The bound is exact here; in Redis it
+    /// depends on how the bytes were cut into packets. Not below 8: shorter headers are not measured.
     pub line_bytes_max: usize,
 }
 
@@ -188,10 +189,12 @@ pub struct Scanner {
 }
 
 impl Scanner {
-    /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their former
-    /// contents are lost. On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call; on
-    /// everything else the scanner is ready for the bytes behind the request.
-    // Inlined into the loop over a client's requests, so that results need not go through memory.
+    /// Looks at `bytes`, which begin where the last request ended. `args` and `inline` are scratch space: their former contents
+    /// are lost.
+    ///
+    /// On [`Scanned::Incomplete`] the same bytes, and more, must be given to the next call. On everything else the scanner is
+    /// ready for the bytes behind the request. Inlined into the loop over a client's requests, so that results need not go
+    /// through memory.
     #[inline(always)]
     pub fn scan(
         &mut self,
@@ -362,9 +365,9 @@ impl Scanner {
     }
 }
 
-/// The length of the request that begins `bytes`, and its arguments, if it is plain: all of it there, with headers of
-/// few digits, as nearly all are. Less than half of the work of [`Scanner::scan_arg`], which explains the others:
-/// `None` says nothing about them.
+/// The length of the request that begins `bytes`, and its arguments, if it is plain. A plain request is complete and has
+/// headers of few digits, as nearly all have. This takes less than half of the work of [`Scanner::scan_arg`], which explains
+/// the others: `None` says nothing about them.
 #[inline(always)]
 fn plain_request(bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
     let [b'*', text @ ..] = bytes else { return None };
@@ -375,8 +378,8 @@ fn plain_request(bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> 
     plain_args(bytes, 1 + count.end(), count.number(), limits, args)
 }
 
-/// The offset behind the next `count` arguments from offset `at` of `bytes` on, which are listed in `args`, if all are there
-/// and plain: with headers of few digits. `None` says nothing about them.
+/// The offset behind the next `count` arguments from offset `at` of `bytes` on, which are listed in `args`. All must be
+/// complete and plain: with headers of few digits. `None` says nothing about other arguments.
 #[inline(always)]
 pub fn plain_args(
     bytes: &[u8],

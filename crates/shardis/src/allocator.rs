@@ -1,7 +1,7 @@
 //! Makes the allocator return memory to the system after a burst. Never decides about single allocations.
 //!
 //! mimalloc returns memory that was free for a while, but only during its other work. A worker that is idle after a burst gives
-//! it none: 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each.
+//! it none. 64 MiB stayed resident after 16 clients had sent a `DEL` of a million keys each.
 //!
 //! After every 10,000 allocations that are not small, mimalloc walks through the memory of the thread and returns free pages.
 //! To ask it directly needs `unsafe`; the allocations take half a millisecond.

@@ -1,5 +1,5 @@
-//! A queue of log lines in front of stderr, so that no thread blocks on it: a terminal may be stopped, and a pipe or a
-//! disk full.
+//! A queue of log lines in front of stderr, so that no thread blocks on it. A terminal may be stopped, and a pipe or a disk
+//! full.
 //!
 //! ```text
 //!   any thread ─► lines that wait ─► a thread ─► stderr

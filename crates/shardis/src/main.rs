@@ -54,10 +54,10 @@ use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls of 8 ms (DEL), 14 ms
-/// (FLUSHALL), 37 ms (three big values) and 116 ms (expiry). The steps take some ten microseconds otherwise: glibc consolidates
-/// freed memory all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to build, where jemalloc
-/// needs make.
+/// mimalloc, for the embedded store. While a million keys come and go, glibc's malloc makes single calls much longer than the
+/// usual ten microseconds. They take 8 ms (DEL), 14 ms (FLUSHALL), 37 ms (three big values) and 116 ms (expiry), because glibc
+/// consolidates freed memory all at once. With mimalloc the worst is about 2 ms. It needs nothing but a C compiler to build,
+/// where jemalloc needs make.
 ///
 /// Its version is 2 because version 3 returns freed memory in one piece: 10 ms. It does without huge pages (`no_thp`) because
 /// the kernel clears each when it is first touched: 5 ms.

@@ -1,5 +1,5 @@
 //! Watch for stuck workers. The control thread looks at each now and then. If one has been busy with the same turn for long,
-//! the log gets a line: clients wait meanwhile, and no other line would say why. The watch changes nothing.
+//! the log gets a line. Its clients wait meanwhile, and no other line would say why. The watch changes nothing.
 //!
 //! Looks are counted and not time: when the whole process was stopped, no worker is to blame.
 

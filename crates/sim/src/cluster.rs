@@ -1,5 +1,5 @@
-//! The knowledge of the nodes in a simulated Redis Cluster: the owners of slots, the migrating slot, and the replies to
-//! requests for keys of other nodes.
+//! The knowledge of the nodes in a simulated Redis Cluster: the owners of slots, the migrating slot, and the replies for other
+//! nodes' keys.
 //!
 //! ```text
 //!   truth here ─► a node declines: MOVED, ASK, TRYAGAIN ─► the proxy sends it elsewhere

@@ -1,7 +1,7 @@
 //! Byte queues whose memory is borrowed from a pool: a connection with nothing to send owns no buffer.
 
-/// Spare buffers of one worker. Returned buffers are kept for the next taker, up to a bound; big ones are freed, so
-/// that one large value does not stay in memory for ever.
+/// Spare buffers of one worker. Returned buffers are kept for the next taker, up to a bound. Big ones are freed, so that one
+/// large value does not stay in memory without end.
 #[derive(Debug)]
 pub struct BufferPool {
     spare: Vec<Vec<u8>>,

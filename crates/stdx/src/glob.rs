@@ -2,9 +2,9 @@
 
 /// Whether all of `text` matches `pattern`, byte by byte.
 ///
-/// Gives what Redis's `stringmatchlen` gives, but never takes longer than the product of both lengths: only the last
-/// `*` is ever tried again, which is enough, for an earlier one could only match less. In a long text, the part between
-/// two `*` is searched with 64 of its elements at once.
+/// Whether `pattern` matches `text` by the rules of Redis's `stringmatchlen`, in at most the product of both lengths. Only the
+/// last `*` is ever tried again. That is enough, for an earlier one could only match less. In a long text, the part between two
+/// `*` is searched with 64 of its elements at once.
 pub fn matches(pattern: &[u8], text: &[u8]) -> bool {
     matches_folded(pattern, text, |byte| byte, LONG_BYTES)
 }

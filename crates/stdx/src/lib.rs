@@ -1,5 +1,5 @@
-//! Types that std lacks, without a word of the domain: instants as plain values, a generational slab, byte queues that
-//! give their memory back, glob patterns, and a seeded random number generator.
+//! Types that std lacks, without a word of the domain: instants as plain values, a generational slab, and byte queues that
+//! return their memory. There are also glob patterns, and a seeded random number generator.
 //!
 //! ```text
 //!     socket ─► ByteQueue ─► parser          buffers: BufferPool::take ─► ByteQueue ─► BufferPool::give

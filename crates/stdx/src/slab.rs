@@ -1,5 +1,5 @@
-//! A slab whose ids carry a generation, so that an event that comes late for an entry that is gone, and whose place
-//! was taken by another, finds nothing instead of somebody else.
+//! A slab whose ids carry a generation. A late event for a removed entry, whose place another has taken, finds nothing instead
+//! of that other entry.
 
 /// Names one entry of a [`Slab`] for as long as that entry lives, and nothing afterwards.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

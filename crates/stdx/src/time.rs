@@ -1,4 +1,4 @@
-//! Instants as values. The core never asks a clock: it is told what time it is, so that a simulator can decide.
+//! Instants as values. The core never asks a clock: it receives the time as an argument, so that a simulator can decide.
 
 use std::ops::{Add, AddAssign, Sub};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Pauses while a million keys come and go, the cost of deleting a big list, and the times of GET and SET: `cargo bench -p
+//! Pauses while a million keys come and go, the cost of deleting a big list, and the times of GET and SET. Run `cargo bench -p
 //! store`. Each line has one figure: the longest single call for a pause.
 //!
 //! A pause is measured twice. Wall-clock time includes other work of the machine. The thread's CPU time does not, but includes

@@ -19,7 +19,7 @@ use stdx::{BufferPool, Id, Instant, Slab};
 /// Bounds of one worker.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// For a connection to a node, and for what a probe waits for.
+    /// Timeout of a connection to a node, and of a probe's reply.
     pub connect_timeout: Duration,
     /// Idle time after which a client is closed; zero is never.
     pub idle_timeout: Duration,
@@ -58,7 +58,7 @@ pub enum Action {
         /// Of this connection.
         conn: Id,
     },
-    /// Forget it; nothing more may be told of it.
+    /// Forget the connection. It must cause no further event.
     Close {
         /// This connection.
         conn: Id,

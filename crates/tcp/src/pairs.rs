@@ -56,15 +56,15 @@ struct Way {
     waiting: ByteQueue,
     /// The source will send no more.
     ended: bool,
-    /// The target was told so.
+    /// The end was passed on to the target.
     finished: bool,
     /// There is no target any more.
     dropped: bool,
 }
 
 impl Core {
-    /// Takes a client in that comes from `source`, and finds a node for it, which is told `header` first. Gives the client's
-    /// connection a name.
+    /// Accepts a client that comes from `source` and chooses a node for it, which gets `header` first. Returns an id for the
+    /// client's connection.
     pub fn accept(&mut self, source: SocketAddr, header: &[u8], nodes: &mut Nodes, now: Instant) -> Id {
         let mut up = Way::default();
         up.waiting.push(header, &mut self.pool);
@@ -222,7 +222,7 @@ impl Core {
         }
     }
 
-    /// The client is gone: nobody is interested in what the node says.
+    /// The client is gone: the node's bytes have no reader.
     pub fn lose_client(&mut self, pair: Id, nodes: &mut Nodes) {
         self.part(pair, nodes);
     }

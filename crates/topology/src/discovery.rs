@@ -9,10 +9,12 @@
 //! touch nothing: bytes and instants come in, actions go out, and a seed decides random choices. They never take an
 //! answer for newer because it came later.
 //!
-//! Both machines stand over `talk.rs` (connections), `cluster_answer.rs` and `sentinel_answer.rs` (replies taken apart) and
-//! `cluster_map.rs`, which joins what single nodes of a cluster say, slot by slot. A test makes hundreds of clusters by seeds whose
-//! nodes lag behind or are cut off. Both machines are in simulated worlds too: among nodes of a cluster that gossip, and among sentinels
-//! that elect, promote and demote, each of which answers by what it knows itself.
+//! Both machines use `talk.rs` (connections), `cluster_answer.rs` and `sentinel_answer.rs` (parsed replies). `cluster_map.rs`
+//! joins the answers of a cluster's nodes slot by slot.
+//!
+//! A test generates hundreds of clusters by seeds whose nodes lag behind or are cut off. Both machines are in simulated worlds
+//! too: among nodes of a cluster that gossip, and among sentinels that elect, promote and demote. There, each answers with its
+//! own knowledge.
 
 mod cluster;
 mod cluster_answer;

@@ -7,8 +7,8 @@ use std::str::FromStr;
 
 /// How a hash chooses a shard.
 ///
-/// They differ in the keys that a change of the node list moves: `ketama` moves the keys of the nodes that come or go,
-/// `slots` lets every slot be moved on its own, `modulo` and `modula` move nearly everything.
+/// They differ in the keys that a change of the node list moves. `ketama` moves the keys of the nodes that come or go. `slots`
+/// lets every slot be moved on its own. `modulo` and `modula` move nearly everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Distribution {
     /// The hash modulo the number of nodes, in the order in which they were given. A node of weight w counts as w

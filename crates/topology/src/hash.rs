@@ -1,8 +1,8 @@
 //! From the bytes that count to 32 bits: twemproxy's twelve hash functions, Redis's crc16 and predixy's atol.
 //!
-//! Written from what the programs do and checked against the running nutcracker 0.5.0 (`tests/nutcracker.rs`).
-//! Where C reads a key as `char`, a byte from 0x80 up is negative here as it is on x86, on every platform: nutcracker
-//! built for ARM, where `char` is unsigned, places such keys elsewhere than nutcracker on x86.
+//! Written from the behaviour of the programs and checked against the running nutcracker 0.5.0 (`tests/nutcracker.rs`). Where C
+//! reads a key as `char`, a byte from 0x80 up is negative here as it is on x86, on every platform. nutcracker built for ARM,
+//! where `char` is unsigned, places such keys elsewhere.
 
 mod crc;
 mod fnv;

@@ -7,9 +7,9 @@
 //!               ▲hash                                     behind the last one to the first one
 //! ```
 //!
-//! Two things of twemproxy are not to be had. It prints `<name>-<index>` into 86 bytes of its stack, and if that is
-//! not enough it hashes whatever lies behind them: names up to 78 bytes are safe. And it takes failed nodes off the
-//! ring, where their keys find no data; here a topology does not change by itself: see [`crate::Topology::without`].
+//! Two details of twemproxy cannot be copied. It prints `<name>-<index>` into 86 bytes of its stack, and hashes the bytes
+//! behind them if that is not enough. Names up to 78 bytes are safe. And it takes failed nodes off the ring, where their keys
+//! find no data. Here a topology does not change by itself: see [`crate::Topology::without`].
 
 use crate::{NodeSpec, ShardId};
 use md5::{Digest, Md5};
@@ -25,9 +25,9 @@ const POINTS_PER_DIGEST: u32 = 4;
 pub(crate) struct Ring {
     /// All points, and the first one again at the very end of the circle, so that no search runs past the end.
     points: Box<[Point]>,
-    /// For every value of a hash's upper bits, where in `points` its part of the circle begins. There are as many
-    /// parts as points or more, so a search that starts there takes a step or two; a binary search over the 4,000
-    /// points of 25 nodes takes twelve.
+    /// For every value of a hash's upper bits, the index in `points` at which its part of the circle begins. There are as many
+    /// parts as points or more, so a search that starts there takes a step or two. A binary search over the 4,000 points of 25
+    /// nodes takes twelve.
     starts: Box<[u32]>,
     /// How far right the upper bits stand from the left: 32 minus their number.
     shift: u32,
@@ -44,8 +44,8 @@ impl Ring {
     /// The ring of those of `nodes` that are in `order`, of which there is one at least. Others do not count, as if they
     /// had not been given.
     ///
-    /// Points of the same value stay in the order of `order` (sorted as twemproxy sorts its nodes), as glibc's
-    /// `qsort`, which is a merge sort, leaves them in twemproxy.
+    /// Points of the same value stay in the order of `order` (sorted as twemproxy sorts its nodes). So does twemproxy with
+    /// glibc's `qsort`, which is a merge sort.
     pub(crate) fn new(nodes: &[NodeSpec], order: &[ShardId]) -> Ring {
         let weight_total = order.iter().map(|shard| nodes[shard.0 as usize].weight).sum();
         let mut points = Vec::new();
@@ -82,9 +82,9 @@ impl Ring {
 
 /// How many points a node of weight `weight` gets on a ring of `nodes` nodes that weigh `weight_total` together.
 ///
-/// The arithmetic is twemproxy's (`ketama_update` in nc_ketama.c), in the same order and the same single precision.
-/// That matters: with 25 equal nodes, and with 18 other counts up to 200, the product falls just short of 40, and
-/// every node gets 156 points instead of 160. A node that weighs too little gets none.
+/// The arithmetic is twemproxy's (`ketama_update` in nc_ketama.c), in the same order and the same single precision. That
+/// matters. With 25 equal nodes, and with 18 other counts up to 200, the product falls just short of 40. Every node then gets
+/// 156 points instead of 160. A node that weighs too little gets none.
 pub fn ring_points(weight: u32, weight_total: u32, nodes: u32) -> u32 {
     let share = weight as f32 / weight_total as f32;
     let digests = share * POINTS_PER_NODE / POINTS_PER_DIGEST as f32 * nodes as f32;

@@ -18,10 +18,11 @@
 //! ```
 //!
 //! Everything here is bit-exact with the proxies whose data it takes over (redis-sharding, twemproxy, predixy, codis, Redis
-//! Cluster): one wrong bit moves keys to nodes that do not have them. So their defects are copied too, each named where it stands.
+//! Cluster). One wrong bit moves keys to nodes that do not have them. So their defects are copied too, each named where it
+//! stands.
 //!
-//! **Must not know** a command, a client or a socket. Of our crates it depends on `resp` and `stdx`, for what nodes answer to
-//! discovery. The root's `clippy.toml` forbids clocks, threads and sockets. A lookup allocates nothing.
+//! **Must not know** a command, a client or a socket. Of our crates it depends on `resp` and `stdx`, to parse the replies of
+//! nodes to discovery. The root's `clippy.toml` forbids clocks, threads and sockets. A lookup allocates nothing.
 
 pub mod discovery;
 mod distribution;

@@ -6,8 +6,8 @@
 //!            shard 2 = node 2                        shard 2 gone, node 2 gone     (all slots moved away)
 //! ```
 //!
-//! Workers name connections by node and divide requests by shard. So a successor keeps the id of every node that it
-//! still has (known by its address), and of every shard that goes on (known by its nodes, or else by its name). A
+//! Workers name connections by node and divide requests by shard. So a successor keeps the id of every node that it still has
+//! (known by its address). It also keeps the id of every shard that goes on (known by its nodes, or else by its name). A
 //! removed member leaves an empty entry, which is reused only when no worker can remember it.
 
 use crate::{Address, NODES_MAX, NodeSpec, TopologyError};
@@ -116,7 +116,7 @@ impl Members {
         members
     }
 
-    /// One shard of which nothing is known but what to call it.
+    /// One shard of which only the name is known.
     pub(crate) fn of_unknown(name: &str) -> Members {
         let (name, replicas) = (name.to_owned(), Vec::new());
         let shards = vec![Shard { name, weight: 1, primary: None, replicas, gone_at: None }];

@@ -2,8 +2,8 @@
 
 use crate::{NodeSpec, ShardId};
 
-/// The row of nodes. Kept as the place where each node's run ends, so that weights cost no memory: weights in
-/// megabytes, as libmemcached's users write them, would make a row of millions.
+/// The row of nodes. It is kept as the end of each node's run, so that weights cost no memory. Weights in megabytes, as
+/// libmemcached's users write them, would make a row of millions.
 #[derive(Clone, Debug)]
 pub(crate) struct Modulo {
     /// The shards in the order of the row.

@@ -6,7 +6,7 @@ use std::ops::Range;
 /// How many slots there are, as fixed by the Redis Cluster specification.
 pub const SLOTS: u16 = 16_384;
 
-/// The slot of what counts of a key (see [`crate::TagRule::tag`]): Redis's crc16 modulo [`SLOTS`].
+/// The slot of the hashed part of a key (see [`crate::TagRule::tag`]): Redis's crc16 modulo [`SLOTS`].
 #[inline]
 pub fn slot_of(tag: &[u8]) -> u16 {
     hash::crc16_redis(tag) % SLOTS
@@ -14,9 +14,8 @@ pub fn slot_of(tag: &[u8]) -> u16 {
 
 /// Which slots each of `shards` shards gets, in order, as `redis-cli --cluster create` divides them.
 ///
-/// redis-cli (`clusterManagerCommandCreate` of Redis 7.0) adds up the share of a node as a `float` and rounds where
-/// each range ends, halves upwards: ranges differ by one slot at most for the sizes in which clusters come, and the
-/// last one takes the rest.
+/// redis-cli (`clusterManagerCommandCreate` of Redis 7.0) adds up the share of a node as a `float` and rounds where each range
+/// ends, halves upwards. Ranges differ by one slot at most for usual sizes of clusters, and the last one takes the rest.
 pub fn slot_ranges(shards: u32) -> impl Iterator<Item = Range<u16>> {
     let share = f32::from(SLOTS) / shards as f32;
     let mut first = 0;

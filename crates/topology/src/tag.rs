@@ -1,8 +1,8 @@
 //! Which part of a key is hashed: the hash tag, by the rule of one of five programs.
 //!
-//! Keys with the same tag live on the same shard. The rules differ just enough to lose data: `{42}user` is tagged in
-//! Redis and not in redis-sharding, `a{}` is tagged with nothing in codis and not tagged in Redis. So a rule is named
-//! after the program whose data it places.
+//! Keys with the same tag live on the same shard. The rules differ just enough to lose data. `{42}user` is tagged in Redis and
+//! not in redis-sharding. `a{}` has an empty tag in codis and is not tagged in Redis. So a rule is named after the program
+//! whose data it places.
 
 use crate::TopologyError;
 use std::fmt;
@@ -110,8 +110,8 @@ fn tag_at_end(key: &[u8]) -> Option<&[u8]> {
     Some(&inner[open + 1..])
 }
 
-/// The capture of `{(.+)}$`. The match is the leftmost one and `.+` takes all it can: so from the first `{` that no
-/// line feed separates from the final `}`.
+/// The capture of `{(.+)}$`. The match is the leftmost one and `.+` is greedy. So it starts at the first `{` that no line feed
+/// separates from the final `}`.
 fn tag_of_pattern(key: &[u8]) -> Option<&[u8]> {
     let inner = key.strip_suffix(b"\n").unwrap_or(key).strip_suffix(b"}")?;
     let line_start = inner.iter().rposition(|&byte| byte == b'\n').map_or(0, |at| at + 1);

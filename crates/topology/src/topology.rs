@@ -145,17 +145,17 @@ impl Topology {
         Topology { members: self.members.without_nodes(), is_discovered: true, ..self }
     }
 
-    /// The same keys in the same shards, some of them on other nodes as of `epoch`: `shards` are found by their names,
-    /// and those that are not named stay as they are.
+    /// The same keys in the same shards, some of them on other nodes as of `epoch`. `shards` are found by their names, and
+    /// shards that are not named stay unchanged.
     pub fn succeed(&self, epoch: u64, shards: &[ShardSpec]) -> Result<Topology, TopologyError> {
         let members = self.members.replaced_by(epoch, shards)?;
         let keyless = keyless(&members);
         Ok(Topology { epoch, members, is_discovered: true, keyless, ..self.clone() })
     }
 
-    /// The same shards, of which those in `out` own no keys as of `epoch`: they fall to the others just as if the nodes of
-    /// `out` had not been given, which is what twemproxy does with ejected ones. Those of `returning` own a part of their
-    /// keys; the others are where they are while these are out. Not all may be out, and in a cluster nobody is.
+    /// The same shards, of which those in `out` own no keys as of `epoch`. Their keys fall to the others just as if the nodes
+    /// of `out` had not been given; twemproxy does so with ejected ones. Those of `returning` own a part of their keys; the
+    /// others are where they are while these are out. Not all may be out. A cluster never has any out.
     pub fn without(&self, epoch: u64, out: &[ShardId], returning: &[Returning]) -> Topology {
         if self.placed.is_empty() || out.len() >= self.placed.len() {
             return Topology { epoch, ..self.clone() };
@@ -265,7 +265,7 @@ impl Topology {
         &self.members.shards[id.0 as usize]
     }
 
-    /// The shard for what no key ties to one: always the same, as long as it is there.
+    /// The shard for requests without keys: always the same, while it exists.
     #[inline]
     pub fn keyless(&self) -> ShardId {
         self.keyless

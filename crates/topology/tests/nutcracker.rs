@@ -153,7 +153,7 @@ struct Node {
     spec: NodeSpec,
 }
 
-/// One pool of nutcracker and what should be equal to it.
+/// One pool of nutcracker and the topology that should be equal to it.
 struct Pool {
     /// Its name in the configuration, and of its socket.
     name: String,
@@ -393,8 +393,7 @@ fn read_header(input: &mut impl BufRead, kind: char) -> Option<usize> {
     line.strip_prefix(kind)?.trim_end().parse().ok()
 }
 
-/// Keys as applications have them and as they should not: the empty one, numbers, tags in every disorder, bytes from
-/// 0x80 up, and up to 300 bytes of anything.
+/// Usual and unusual keys: the empty one, numbers, tags in every disorder, bytes from 0x80 up, and up to 300 random bytes.
 fn keys(prng: &mut Prng) -> Vec<Vec<u8>> {
     let mut keys = vec![Vec::new()];
     while keys.len() < KEYS_PER_POOL {

@@ -67,7 +67,7 @@ pub struct Denial {
     pub context: Context,
     /// The command, key or channel.
     pub object: Vec<u8>,
-    /// The user, or who somebody wanted to be.
+    /// The user, or the name of a failed login.
     pub user: Vec<u8>,
     /// The last time.
     pub at: Instant,

@@ -1,8 +1,8 @@
 //! Users as text: the rules that define them, as `ACL LIST` and `ACL GETUSER` print them.
 //!
-//! The original rules are not kept, only their effect: `+@all -@all +get` becomes `-@all +get`. Which categories
-//! describe a set of commands best is found as Redis finds it, so that the text is Redis's but for the order of single
-//! commands, which in Redis is that of a hash table.
+//! The original rules are not kept, only their effect: `+@all -@all +get` becomes `-@all +get`. The categories that describe a
+//! set of commands best are chosen by Redis's algorithm. So the text is Redis's, apart from the order of single commands, which
+//! in Redis is that of a hash table.
 
 use crate::bits::{Bits, Line};
 use crate::user::{FirstArgs, KeyPattern, Rights, Selector, User};
@@ -128,8 +128,8 @@ impl KeyPattern {
     }
 }
 
-/// The categories by which `commands` are said best, each of which fits more than it does not: the one that differs
-/// least first, and of such the one that says most.
+/// The categories that describe `commands` best, each of which fits more commands than it does not. The one that differs least
+/// comes first, and of equal ones the largest.
 fn best_categories(commands: Bits, adds: bool) -> Vec<(&'static str, Acl)> {
     let mut rest = commands;
     let mut chosen: Vec<(&'static str, Acl)> = Vec::new();

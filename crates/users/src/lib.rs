@@ -6,8 +6,8 @@
 //!                          └────────────────────────────────────────────────────────────────────┘
 //! ```
 //!
-//! Begin with [`Users`], which never change, the [`User`] in them, and [`Registry`]. A change makes new users, and the registry
-//! keeps the newest for all workers, with the log of what was denied.
+//! Begin with [`Users`], which never change, the [`User`] in them, and [`Registry`]. A change makes new users. The registry
+//! keeps the newest for all workers, with the log of denials.
 //!
 //! ```
 //! use users::{Registry, Users};

@@ -5,7 +5,7 @@ use command::{Command, Flags, Number};
 use resp::Request;
 use stdx::glob;
 
-/// The reason of a denial. The later a variant stands, the closer the user came; it is told of the closest.
+/// The reason of a denial. A later variant means that the user passed more checks. The error reports the latest of all selectors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Denied {
     /// The command.
@@ -17,8 +17,8 @@ pub enum Denied {
 }
 
 impl User {
-    /// Whether `request`, which asks for `command`, may be carried out. Costs a bit test for each selector until one
-    /// lets the request pass, and a pattern match for each key and pattern where not all keys are allowed.
+    /// Whether `request`, which asks for `command`, may be carried out. The cost is a bit test for each selector until one lets
+    /// the request pass. Each key and pattern costs a pattern match where not all keys are allowed.
     ///
     /// The effects of a script are not known here: its keys are those that the request names.
     pub fn permits(&self, command: &Command, number: Number, request: &Request<'_>) -> Result<(), Denied> {
@@ -32,8 +32,8 @@ impl User {
         Err(closest)
     }
 
-    /// Whether `request` may be carried out by a rule that lets it read all keys: those that it names in passing
-    /// (`SORT … BY pattern`) are not known.
+    /// Whether `request` may be carried out by a rule that lets it read all keys. Keys that it names by a pattern (`SORT … BY
+    /// pattern`) are not known.
     pub fn permits_reading_all(&self, command: &Command, number: Number, request: &Request<'_>) -> bool {
         self.all_selectors()
             .any(|selector| selector.reads_all_keys() && selector.permits(command, number, request).is_ok())

@@ -1,5 +1,5 @@
-//! State that all workers share: the newest users, and the denials. It is not on the path of a permitted request: each
-//! worker has its own copy of the users, and gets each change as a message.
+//! State that all workers share: the newest users, and the denials. It is not on the path of a permitted request. Each worker
+//! has its own copy of the users, and gets each change as a message.
 
 use crate::denials::Denials;
 use crate::rules::{self, RuleError};

@@ -1,4 +1,4 @@
-//! Users and what they are made of.
+//! Users and their parts.
 
 use crate::bits::Bits;
 use crate::password::Hash;

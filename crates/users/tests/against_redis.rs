@@ -1,5 +1,5 @@
-//! The engine against a real Redis 7.0: random rules applied here and there, what ACL GETUSER and ACL LIST say of the user
-//! then, and what ACL DRYRUN says of random requests. Without redis-server it says so and passes, unless CI=true.
+//! The engine against a real Redis 7.0. Random rules are applied on both sides. ACL GETUSER and ACL LIST must then describe the
+//! user alike, and ACL DRYRUN must agree on random requests. Without redis-server the test says so and passes, unless CI=true.
 
 // These tests are the ones that talk to a node; the crate itself knows no sockets.
 #![allow(clippy::disallowed_types)]
@@ -21,7 +21,7 @@ const USERS: usize = 500;
 /// Requests that are asked about for each.
 const REQUESTS: usize = 25;
 
-/// Glob patterns and what may match them.
+/// Glob patterns and texts that they may match.
 const GLOBS: &str = "a a* *b k? [a-c]* [^a]* \\* * ab abc {t}d b** [z k";
 /// Arguments of requests.
 const WORDS: &str = "a ab abc b k kb z {t}d c1 * [z 0 1 2 3 -1 STORE STREAMS BY GET KEYS LEFT COUNT m set u8";
@@ -238,7 +238,7 @@ fn is_permitted(user: &User, node: &mut Node, source: &mut Source, history: &[St
         if command.flags.contains(Flags::MOVABLEKEYS) && (found.is_err() || positions.is_empty()) {
             return None;
         }
-        // A key that Redis overlooks: whoever may run PFMERGE may there write any.
+        // A key that Redis overlooks: every user who may run PFMERGE may write any key there.
         if command.name == "pfmerge" && args.len() == 2 {
             return None;
         }

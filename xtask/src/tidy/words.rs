@@ -2,7 +2,7 @@
 //! states the behaviour in 60 characters.
 //!
 //! Only definitions are checked, so that the words of std and of other crates are free to use. Words that are right in other
-//! senses (a map, a path, a channel) are not in the list: a check that is often wrong is soon ignored.
+//! senses (a map, a path, a channel) are not in the list. A check that is often wrong is soon ignored.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};

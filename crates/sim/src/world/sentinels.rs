@@ -542,8 +542,8 @@ impl World<'_> {
         }
     }
 
-    /// Whether `node` has reported that it is no primary since it is known as that of `shard`: to the discovery, or long ago to
-    /// the proxy. Before that it may have been one.
+    /// Whether `node` has reported that it is no primary since it is known as that of `shard`. The report went to the
+    /// discovery, or long ago to the proxy. Before that it may have been one.
     fn has_denied(&self, shard: usize, node: usize) -> bool {
         let it = &self.nodes[node];
         let (_, known_since) = self.patrol.known[shard];

@@ -18,7 +18,7 @@ impl World<'_> {
         }
     }
 
-    /// When the way from `who` is free for more.
+    /// Time at which the wire from this end is free for more.
     fn free_at(&self, who: Who) -> Instant {
         match who {
             Who::Client(_) => Instant::ZERO,
@@ -26,7 +26,7 @@ impl World<'_> {
         }
     }
 
-    /// Occupies the way from `who` for this number of bytes.
+    /// Occupies the wire from this end for this number of bytes.
     fn take_wire(&mut self, who: Who, bytes: usize) {
         if let (Who::Node(node), Some(bytes_per_s)) = (who, self.plan.node_bytes_per_s) {
             let takes = Duration::from_nanos(bytes as u64 * 1_000_000_000 / bytes_per_s);

@@ -1,5 +1,5 @@
-//! The order of small collections is that of Redis: fields of a hash by insertion, integers of a set by value, members of a
-//! sorted set by score. OBJECT ENCODING agrees on which collections are small.
+//! The order of small collections is that of Redis. It is insertion for fields of a hash, value for integers of a set, and
+//! score for members of a sorted set. OBJECT ENCODING agrees on which collections are small.
 
 use resp::reply;
 use stdx::Prng;

@@ -88,7 +88,7 @@ const HINTS_MAX: usize = 8;
 const NAMES_MAX: usize = 1024;
 
 impl ClusterDiscovery {
-    /// Begins to look as soon as it is told the time.
+    /// Begins to ask as soon as it receives the time.
     pub fn new(settings: ClusterSettings) -> ClusterDiscovery {
         ClusterDiscovery {
             seeds: settings.seeds,
@@ -126,8 +126,8 @@ impl ClusterDiscovery {
                     self.down.entry(address.clone()).or_insert(now);
                 }
                 if let Some(place) = self.asking.iter().position(|asking| asking.address == address) {
-                    // Workers see first that something is wrong, and then what: so the very node may have been asked, and
-                    // it would be waited for before the next.
+                    // Workers notice a fault before they know its cause. So the faulty node itself may have been asked, and the
+                    // next question would wait for it.
                     let Asking { conn, is_spare, .. } = self.asking.remove(place);
                     self.talks.close(conn);
                     self.rest_after(false, is_spare, now);
@@ -192,9 +192,9 @@ impl ClusterDiscovery {
         self.asking.push(Asking { conn, address, replies: Replies::default(), count: 0, is_spare: false });
     }
 
-    /// The next to be asked, of those that are not being asked: the hint of a redirect; while a primary is down, every
-    /// other time a replica that may follow it, since it knows first; else any node of the cluster that has not failed
-    /// lately; then the seeds.
+    /// The next node to ask, of those that are not being asked. First comes the hint of a redirect. While a primary is down,
+    /// every second question goes to a replica that may follow it, since it knows first. Then comes any node of the cluster
+    /// that has not failed lately, then the seeds.
     fn choose(&mut self) -> Option<Address> {
         if let Some(hint) = self.hints.iter().find(|hint| !self.is_asked(hint)) {
             return Some(hint.clone());

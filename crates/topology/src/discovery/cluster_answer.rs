@@ -13,7 +13,7 @@ use std::ops::RangeInclusive;
 pub(super) struct Replies {
     pub info: Vec<u8>,
     pub nodes: Vec<u8>,
-    /// CLUSTER SHARDS, or what took its place.
+    /// The reply to CLUSTER SHARDS or to its substitute.
     pub shards: Vec<u8>,
     /// CLUSTER SLOTS, where there is no CLUSTER SHARDS.
     pub slots: Option<Vec<u8>>,

@@ -1,10 +1,12 @@
 //! The known state of a Redis Cluster, joined from the answers of single nodes. The order of answers does not matter.
 //!
-//! Each slot is decided for itself, by the config epoch of the primary that claims it, as the nodes do among each other
-//! (`clusterUpdateSlotsConfigWith` of Redis): a node that takes a slot over, by failover or by resharding, gets an
-//! epoch higher than all before. So a node that lags behind, or that is cut off with a minority, can be asked at any
-//! time and reverts nothing. The *current* epoch (`cluster_current_epoch`) would not do: a replica that asks for votes
-//! in vain raises it on its side with each attempt, and a node can lag behind in one shard and be ahead in another.
+//! Each slot is decided for itself, by the config epoch of the primary that claims it, as nodes do among each other
+//! (`clusterUpdateSlotsConfigWith` of Redis). A node that takes a slot over, by failover or by resharding, gets an epoch higher
+//! than all before. So a node that lags behind, or that is cut off with a minority, can be asked at any time and reverts
+//! nothing.
+//!
+//! The *current* epoch (`cluster_current_epoch`) would not do. A replica that asks for votes in vain raises it on its side with
+//! each attempt. And a node can lag behind in one shard and be ahead in another.
 
 use super::View;
 use super::cluster_answer::{Answer, Member};
@@ -44,13 +46,13 @@ struct Claim {
 pub(super) enum Verdict {
     /// It was taken over as far as it knows more than we do.
     Joined,
-    /// The same, and some of it was older than what we know.
+    /// The same map, and some of the answer was older than it.
     Outdated,
     /// None of its nodes is one of ours: another cluster's.
     Strange,
 }
 
-/// Whether `id` is what a node says if it is asked for its name: before Redis 4 it may be an address in place of that.
+/// Whether `id` is a node's own name. Before Redis 4, a node that is asked for its name may report an address instead.
 fn is_identity(id: &str) -> bool {
     id.len() == 40 && id.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
@@ -92,8 +94,8 @@ impl ClusterMap {
         if is_outdated { Verdict::Outdated } else { Verdict::Joined }
     }
 
-    /// Whether what `answer` says about one node is at least as new as what we know of it. A node without slots that was
-    /// made a replica by hand has the epoch of its primary then, which may be lower than its own was.
+    /// Whether the statement of `answer` about one node is at least as new as the known one. A node without slots that was made
+    /// a replica by hand has the epoch of its primary. That may be lower than its own was.
     fn believes(&self, member: &Member, answer: &Answer) -> bool {
         let Some(known) = self.nodes.get(member.id.as_str()) else { return true };
         let is_adopted = || {
@@ -126,14 +128,14 @@ impl ClusterMap {
         lost
     }
 
-    /// Whether `claim` gives way to what `answer` says, namely that its slot is `member`'s.
+    /// Whether `claim` yields to the statement of `answer` that its slot is `member`'s.
     fn yields(&self, claim: &Claim, member: &Member, answer: &Answer) -> bool {
         if *claim.owner == *member.id || member.epoch >= claim.epoch {
             return true;
         }
-        // A lower epoch is right in two cases: the owner itself says that it has not got the slot, or the cluster has
-        // forgotten the owner, and the slot was given away by hand. A node whose epoch is below that of the claim has
-        // not forgotten the owner, but never heard of it.
+        // A lower epoch is right in two cases. The owner itself says that it has not got the slot. Or the cluster has forgotten
+        // the owner, and the slot was given away by hand. A node whose epoch is below that of the claim has not forgotten the
+        // owner, but never heard of it.
         match answer.nodes.iter().find(|other| *other.id == *claim.owner) {
             Some(owner) => owner.is_asked && owner.epoch >= claim.epoch,
             None => self.has_standing(answer) && answer.epoch >= claim.epoch,
@@ -183,8 +185,8 @@ impl ClusterMap {
         self.nodes.retain(|name, _| kept.contains(&**name) || owners.contains(&**name));
     }
 
-    /// All shards that have slots, by their first slot, and behind them the primaries that have none: they may be about to
-    /// get some, and then the others name them (`ASK`) before they have any.
+    /// All shards that have slots, by their first slot, and behind them the primaries that have none. The latter may be about
+    /// to get some, and then the others name them (`ASK`) before they have any.
     pub(super) fn view(&self) -> View {
         let mut slots: BTreeMap<&str, Vec<RangeInclusive<u16>>> = BTreeMap::new();
         for (run, claim) in self.runs() {
@@ -213,8 +215,8 @@ impl ClusterMap {
         ids
     }
 
-    /// The node that has the slots of `owner`: for a moment after a failover the old primary may be known as a replica
-    /// of the new one already while its slots are not known to be the new one's.
+    /// The node that has the slots of `owner`. For a moment after a failover the old primary may already be known as a replica,
+    /// while the new one's slots are not known yet.
     fn heir<'a>(&'a self, owner: &'a str) -> &'a str {
         self.nodes.get(owner).and_then(|known| known.primary.as_deref()).unwrap_or(owner)
     }

@@ -1,4 +1,4 @@
-//! Where a node can be reached, as it is told in the cluster's and the sentinels' many ways.
+//! Addresses of nodes, from the many forms in which clusters and sentinels report them.
 
 use crate::{Address, NodeSpec};
 
@@ -14,9 +14,9 @@ pub(super) fn tcp(host: &str, port: u64) -> Option<Address> {
 
 /// The address at `port` of a node that tells its host as `told`, or, in its place, the address `ip`.
 ///
-/// Nothing (a nil, an empty text) means the host at which we asked (Redis 7's `cluster-preferred-endpoint-type
-/// unknown-endpoint`, and a node that was never told its own address). `?` is that of a node which should have a host name and
-/// has none; its address is as good.
+/// Nothing (a nil, an empty text) means the host that was asked. It comes from Redis 7's `cluster-preferred-endpoint-type
+/// unknown-endpoint`, and from a node that does not know its own address. `?` is that of a node which should have a host name
+/// and has none; its address is as good.
 pub(super) fn resolve(told: Option<&str>, ip: Option<&str>, port: u64, asked: &Address) -> Option<Address> {
     let given = |text: &&str| !text.is_empty() && *text != "?";
     let host = match told {

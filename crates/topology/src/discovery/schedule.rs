@@ -1,5 +1,5 @@
-//! When somebody is asked again: after a pause that is partly left to chance, so that many proxies do not ask at the same
-//! time, and earlier if there is a wish to know.
+//! Time of the next question: after a partly random pause, so that many proxies do not ask at the same time. It is earlier if
+//! there is a wish to know.
 
 use std::time::Duration;
 use stdx::Instant;
@@ -31,8 +31,8 @@ pub(super) enum Rest {
 /// The shortest pause between two looks that nothing but wishes ask for: redirects arrive by the thousand while slots move,
 /// and each was followed already.
 const WISH_PAUSE: Duration = Duration::from_millis(100);
-/// The pause between two looks while a primary is down, half of it left to chance: short against the 250 ms within which
-/// requests are to flow again after a promotion, and twenty questions a second are nothing to a node.
+/// The pause between two looks while a primary is down; half of it is random. It is short against the 250 ms within which
+/// requests must flow again after a promotion. Twenty questions a second are no load for a node.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
 /// The pause between two looks at a replica that was chosen, half of it left to chance. One that was frozen or is gone is not asked
 /// so for long.

@@ -7,10 +7,11 @@
 //!   a worker: down, READONLY ─────────┘          └─► other sentinels than those that were named: they are asked too
 //! ```
 //!
-//! The newest claim is that with the highest config epoch: a sentinel gets one only if a majority votes for it, or if
-//! an operator orders a failover. So one sentinel that knows it is enough, and others that do not know it revert
-//! nothing. From the moment at which a newer claim names another node, the old one is not written to any more, also if
-//! the new one does not answer yet: what it acknowledged would be lost.
+//! The newest claim is that with the highest config epoch. A sentinel gets one only if a majority votes for it, or if an
+//! operator orders a failover. So one sentinel that knows it is enough, and others that do not know it revert nothing.
+//!
+//! Once a newer claim names another node, the old one gets no writes any more. That holds even if the new one does not answer
+//! yet: writes that the old one acknowledged would be lost.
 //!
 //! Sentinels that were not named are heard like others, once their run ids agree with those that the named ones
 //! announce. A majority means one of the named sentinels: the operator knows how many there are.
@@ -94,7 +95,7 @@ const FEED_SILENCE: Duration = Duration::from_secs(5);
 const FOUND_MAX: usize = 16;
 
 impl SentinelDiscovery {
-    /// Begins to look as soon as it is told the time.
+    /// Begins to ask as soon as it receives the time.
     pub fn new(settings: SentinelSettings) -> SentinelDiscovery {
         let count = settings.names.len();
         let sentinel = |address| Sentinel::new(address, None, count);
@@ -196,7 +197,7 @@ impl SentinelDiscovery {
         let mut request = Vec::new();
         match sentinel.feed {
             None => {
-                // Which events there are, and what they are called, changes: all that name one of ours count.
+                // The set of events and their names change between versions: all events that name one of ours count.
                 encode::request(&mut request, &[b"PSUBSCRIBE", b"*"]);
                 let feed = self.talks.open(&sentinel.address, Party::Sentinel, &request, now + PATIENCE);
                 sentinel.feed = Some(feed);
@@ -296,7 +297,7 @@ impl SentinelDiscovery {
         self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
     }
 
-    /// Lets each name decide by what sentinels say now.
+    /// Decides each name by the present claims of sentinels.
     fn decide(&mut self, now: Instant) {
         let votes = (0..self.sentinels.len()).filter(|index| has_vote(&self.sentinels, *index)).count();
         for (name, shard) in self.shards.iter_mut().enumerate() {

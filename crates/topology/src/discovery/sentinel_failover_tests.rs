@@ -168,7 +168,7 @@ fn old_primary_gets_nothing_while_its_sentinel_is_silent() {
     world.put("s:2", sentinel(&all[1]));
     world.run_for(Duration::from_millis(1100));
     assert_eq!(failover(&world), ["a:1", "c:1", "nobody", "c:1"]);
-    // It died, and nobody has heard of what it did: the others stay with what they know, and so do we.
+    // It died, and no other sentinel knows of its failover: the others keep the old primary, and so does discovery.
     let (mut world, _) = promoted();
     world.kill("s:2");
     world.run_for(Duration::from_secs(11));
@@ -429,7 +429,7 @@ impl<'a> Drama<'a> {
                 self.failover = None;
             }
             (4, Some((leader, heir, has_obeyed))) => {
-                // It dies, and comes back with what it had written down.
+                // It dies, and comes back with its saved state.
                 self.world.kill(SENTINELS[leader]);
                 choose(&self.all[leader], None);
                 self.is_up[leader] = false;

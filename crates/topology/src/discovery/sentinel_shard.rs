@@ -10,9 +10,9 @@
 //!                                        └ that sentinel is silent, or says otherwise ──┴─► nobody, or the claim's again
 //! ```
 //!
-//! A replica that calls itself a primary is not enough: an operator may have promoted it. It gets requests before
-//! sentinels agree only if one of them, which must have been elected to do that, has chosen it in the failover that
-//! replaces the very primary that we know: an operator's `REPLICAOF NO ONE` alone moves nothing.
+//! A replica that calls itself a primary is not enough: an operator may have promoted it. It gets requests before sentinels
+//! agree only if one of them has chosen it in the failover that replaces the known primary. That sentinel must have been
+//! elected. An operator's `REPLICAOF NO ONE` alone moves nothing.
 
 use super::PATIENCE;
 use super::schedule::{LONG_PAUSE, Rest, Schedule};
@@ -103,14 +103,13 @@ enum Chief<'a> {
     Promoted(&'a Address),
 }
 
-/// How long the known claim is kept against a majority with an older one, and how long a successor gets no requests
-/// while its sentinel is silent. Sentinels exchange news every two seconds; one that has not heard of it by then will
-/// not.
+/// Time for which the known claim is kept against a majority with an older one. A successor gets no requests for the same time
+/// while its sentinel is silent. Sentinels exchange news every two seconds; one that has not heard of it by then will not.
 const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
 impl Shard {
-    /// Takes in what sentinels say now, of whom `votes` count where most decide. The time passes between calls too: see
-    /// [`Shard::handle_time`].
+    /// Takes in the present statements of sentinels, of which `votes` count for a majority. The time passes between calls too:
+    /// see [`Shard::handle_time`].
     pub(super) fn decide(&mut self, said: &[Said<'_>], votes: usize, talks: &mut Talks, now: Instant) {
         if let Some(best) = self.best_claim(said, votes, now).cloned() {
             self.believe(best, talks, now);
@@ -118,9 +117,9 @@ impl Shard {
         self.follow_failover(said, talks, now);
     }
 
-    /// The claim with the highest epoch; of several with the same, the one that most make. A claim older than the known
-    /// one counts only if a lasting majority makes it and no sentinel makes the known one: where names were taken away
-    /// and given again (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
+    /// The claim with the highest epoch; of several with the same, the most frequent. A claim older than the known one counts
+    /// only if a lasting majority makes it and no sentinel makes the known one. Where names were removed and added again
+    /// (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
         let votes_for =

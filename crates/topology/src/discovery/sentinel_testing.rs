@@ -26,7 +26,7 @@ pub(super) struct Words {
     pub heir: Option<&'static str>,
     /// Its run id; none before Redis 6.2.
     pub id: Option<&'static str>,
-    /// The other sentinels, by what they are called.
+    /// The other sentinels, by their names.
     pub fellows: Vec<(&'static str, &'static str)>,
 }
 

@@ -2,8 +2,8 @@
 
 use std::sync::LazyLock;
 
-/// For the polynomial 0x1021 (CRC-16/XMODEM, which Redis and twemproxy share): the remainder of each byte, followed by
-/// as many zero bytes as the index of the row.
+/// Rows for the polynomial 0x1021 (CRC-16/XMODEM, which Redis and twemproxy share). A row has the remainder of each byte,
+/// followed by as many zero bytes as the row's index.
 static CRC16: [[u16; 256]; 8] = {
     let mut rows = [[0; 256]; 8];
     let mut byte = 0;
@@ -45,8 +45,8 @@ pub(super) fn crc16(key: &[u8]) -> u32 {
         .fold(0, |crc: u32, byte| (crc << 8) ^ u32::from(CRC16[0][usize::from((crc >> 8) as u8 ^ byte)]))
 }
 
-/// The implementation for this processor. `crc32fast::hash` finds that out for each key, a third of what a short one
-/// costs.
+/// The implementation for this processor. `crc32fast::hash` chooses it anew for each key, which is a third of the cost of a
+/// short one.
 static CRC32: LazyLock<crc32fast::Hasher> = LazyLock::new(crc32fast::Hasher::new);
 
 /// zlib's CRC-32.
@@ -56,8 +56,8 @@ pub(super) fn crc32a(key: &[u8]) -> u32 {
     hasher.finalize()
 }
 
-/// Bits 16 to 30 of the CRC-32, as libmemcached takes them: 15 bits, so more than 32,768 entries of a modulo table
-/// cannot all be reached, and on a ring all keys land in the first 1/131,072 of it: on very few nodes.
+/// Bits 16 to 30 of the CRC-32, as libmemcached takes them. They are 15 bits, so more than 32,768 entries of a modulo table
+/// cannot all be reached. On a ring all keys land in the first 1/131,072 of it: on very few nodes.
 pub(super) fn crc32(key: &[u8]) -> u32 {
     (crc32a(key) >> 16) & 0x7fff
 }
