@@ -167,7 +167,7 @@ fn clients_come_while_others_are_killed() {
 }
 
 #[test]
-fn a_worker_that_has_stopped_keeps_nobody_waiting() {
+fn a_stopped_worker_delays_no_client() {
     let mut world = World::with_flags(1, &["--workers=2", "--request-timeout-ms=60000"]);
     let mut client = world.connect();
     assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
@@ -391,7 +391,7 @@ fn info_has_every_field_of_redis_in_its_order() {
 }
 
 #[test]
-fn info_tells_what_is_true_of_the_store() {
+fn info_describes_the_store() {
     let store = Proxy::start(&["--port=0", "--workers=2", "--memory-max=1gb"]);
     let mut client = Client::connect(store.port);
     client.ask("SET a 1");
@@ -472,7 +472,7 @@ fn redis_cli_watches_and_takes_the_proxy_for_a_cluster() {
 }
 
 #[test]
-fn cluster_clients_are_told_to_come_back_where_they_came() {
+fn cluster_clients_get_the_address_they_connected_to() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     let id = text(&mut client, "CLUSTER MYID");

@@ -176,7 +176,7 @@ fn a_cluster_is_found_by_a_file() {
 }
 
 #[test]
-fn the_command_line_wins_and_what_does_not_go_together_is_told() {
+fn the_command_line_wins_and_conflicts_are_reported() {
     let (node, other) = (RedisServer::start(), RedisServer::start());
     let directory = Directory::new();
     let text = format!("nodes = '127.0.0.1:{}'\nport = 99\ntimeout = 1\nlog-level = 'error'\n", node.port);
@@ -222,7 +222,7 @@ fn check_and_start_say_the_same_of_a_broken_file() {
 }
 
 #[test]
-fn a_busy_address_is_told_with_its_place_in_the_file() {
+fn a_busy_address_is_reported_with_its_line() {
     let taken = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let port = taken.local_addr().expect("bound").port();
     let directory = Directory::new();
@@ -248,7 +248,7 @@ fn a_busy_address_is_told_with_its_place_in_the_file() {
 }
 
 #[test]
-fn what_is_no_file_or_no_text_is_told_in_one_line() {
+fn an_unreadable_file_is_reported_in_one_line() {
     let directory = Directory::new();
     let folder = directory.path("").to_str().expect("text").to_owned();
     let binary = directory.path("binary");

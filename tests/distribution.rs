@@ -40,7 +40,7 @@ fn nodes_count_in_the_order_in_which_they_are_named() {
 }
 
 #[test]
-fn the_tag_rule_decides_what_belongs_together() {
+fn the_tag_rule_decides_which_keys_share_a_shard() {
     let nodes: Vec<RedisServer> = (0..4).map(|_| RedisServer::start()).collect();
     for (rule, together, apart) in [
         ("sml", &["*:{tag}", "*{}"][..], &["{tag}*", "*:[tag]"][..]),
@@ -106,7 +106,7 @@ fn keys_land_where_twemproxy_puts_them() {
 }
 
 #[test]
-fn twemproxys_defaults_are_those_of_like_twemproxy() {
+fn like_twemproxy_has_twemproxys_defaults() {
     let nodes: Vec<RedisServer> = (0..5).map(|_| RedisServer::start()).collect();
     let twemproxy = Twemproxy::over(&nodes);
     let mut theirs = Client::connect(*twemproxy.ports.last().expect("the pool of defaults"));

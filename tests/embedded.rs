@@ -46,7 +46,7 @@ fn replicas_are_waited_for_in_vain() {
 }
 
 #[test]
-fn what_it_has_not_is_refused_by_name() {
+fn unsupported_commands_are_refused_by_name() {
     let (_proxy, mut client) = embedded(&[]);
     let refusal = client.command(&[b"EVAL", b"return 1", b"1", b"s"]);
     let text =
@@ -68,7 +68,7 @@ fn transactions_and_waits_are_answered_as_by_redis() {
 }
 
 #[test]
-fn an_element_goes_to_who_waited_for_longest_and_is_still_there() {
+fn an_element_goes_to_the_longest_waiting_live_client() {
     let (proxy, mut other) = embedded(&["--workers=2"]);
     let mut waiters: Vec<Client> = (0..4).map(|_| Client::connect(proxy.port)).collect();
     for (number, waiter) in waiters.iter_mut().enumerate() {

@@ -21,7 +21,7 @@ fn a_node_of_a_cluster_is_refused_under_nodes() {
 }
 
 #[test]
-fn a_replica_named_as_a_primary_is_told_of_and_still_read_from() {
+fn a_replica_named_as_a_primary_is_reported_and_read_from() {
     let (primary, replica) = (RedisServer::start(), RedisServer::start());
     let mut direct = replica.connect();
     assert_eq!(direct.ask(&format!("REPLICAOF 127.0.0.1 {}", primary.port)), "+OK\\r\\n");

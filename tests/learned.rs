@@ -36,7 +36,7 @@ fn a_modules_command_over_several_shards_is_refused() {
 }
 
 #[test]
-fn a_modules_command_that_waits_keeps_nobody_else_waiting() {
+fn a_waiting_module_command_delays_no_other_client() {
     let world = world();
     let (mut client, mut other) = (world.connect(), world.connect());
     client.send_command(&[b"VAULT.WAIT", b"a{t}", b"0"]);

@@ -120,7 +120,7 @@ fn nothing_is_left_when_any_part_is_killed() {
 }
 
 #[test]
-fn the_kernel_ends_nodes_when_nobody_else_can() {
+fn the_kernel_ends_nodes_without_their_parent() {
     let local = Local::start(&["--nodes=2", "--proxy"]);
     let (pids, folder) = (local.family(), local.folder());
     // The supervisor would clear up, so it sleeps meanwhile.
@@ -156,7 +156,7 @@ fn valkey_does_as_well() {
 }
 
 #[test]
-fn what_is_kept_comes_back() {
+fn kept_data_comes_back() {
     // The first ends by SIGKILL, as any process that a test drops.
     let directory = Directory::new();
     for (name, shape, nodes) in
@@ -219,7 +219,7 @@ fn ports_are_where_they_are_wanted() {
 }
 
 #[test]
-fn who_has_no_server_is_told_how_to_get_one() {
+fn a_missing_server_is_reported_with_its_package() {
     let mut command = local(&["--nodes=1"]);
     command.env("PATH", "/nowhere");
     let finished = run(command);
@@ -232,7 +232,7 @@ fn who_has_no_server_is_told_how_to_get_one() {
 }
 
 #[test]
-fn what_makes_no_sense_is_refused_in_one_line() {
+fn invalid_arguments_are_refused_in_one_line() {
     let cases: &[(&[&str], &str)] = &[
         (&["--nodes=0"], "--nodes 0: 1 to 256"),
         (&["--cluster=2"], "--cluster 2: 3 to 256"),

@@ -248,7 +248,7 @@ fn wrong_passwords_open_no_links_and_reach_a_nodes_acl_log() {
 }
 
 #[test]
-fn a_user_who_is_deleted_is_told_so_and_may_come_back() {
+fn a_deleted_user_gets_an_error_and_may_return() {
     let world = world(2, TENANTS, &["--workers=1"]);
     let [a, b] = [world.key_on(0, "alice:"), world.key_on(1, "alice:")];
     let mut client = world.connect();
@@ -305,7 +305,7 @@ fn client_without_password_is_the_nodes_default_user() {
 }
 
 #[test]
-fn a_user_with_few_rights_can_do_what_they_are_for() {
+fn a_user_with_few_rights_can_use_them() {
     let rules = [
         "ACL SETUSER worker on >w ~q:* -@all +blpop +rpush +xread +xadd +get +set +multi +exec +watch",
         "ACL SETUSER default resetpass >master-key",
@@ -349,7 +349,7 @@ const LISTENERS: &[&str] = &[
 ];
 
 #[test]
-fn users_of_the_nodes_may_subscribe_to_what_one_redis_lets_them() {
+fn users_of_nodes_may_subscribe_as_at_one_redis() {
     let oracle = nodes(1, LISTENERS);
     let world = world(3, LISTENERS, &["--workers=2"]);
     let conversations: &[&[&str]] = &[

@@ -135,7 +135,7 @@ fn a_thousand_keys_are_written_and_read_in_one_transaction() {
 }
 
 #[test]
-fn a_node_that_dies_under_a_transaction_is_told_by_part() {
+fn a_node_death_in_a_transaction_is_reported_by_part() {
     let mut world = World::with_flags(2, &[PER_SHARD]);
     let (a, b) = (world.key_on(0, "a"), world.key_on(1, "b"));
     let mut client = world.connect();

@@ -172,7 +172,7 @@ fn a_host_that_is_not_ours_is_one_line_and_exit_code_1() {
 }
 
 #[test]
-fn the_start_says_where_it_listens_and_what_it_shards_over() {
+fn the_start_names_its_listeners_and_nodes() {
     let world = World::with_shards(3);
     poll_until("all nodes to be named", || {
         let output = world.proxy.output();
@@ -186,7 +186,7 @@ fn the_start_says_where_it_listens_and_what_it_shards_over() {
 }
 
 #[test]
-fn sigterm_answers_what_is_in_flight_then_ends_with_code_0() {
+fn sigterm_answers_requests_in_flight_and_exits_with_0() {
     for signal in ["TERM", "INT"] {
         let mut world = World::with_shards(2);
         let (mut waiting, mut idle) = (world.connect(), world.connect());
@@ -329,7 +329,7 @@ fn quit_is_answered_and_nothing_behind_it_runs() {
 }
 
 #[test]
-fn the_log_shows_nothing_of_what_clients_store() {
+fn the_log_shows_no_data_of_clients() {
     let mut world = World::with_flags(2, &["--request-timeout-ms=200"]);
     let mut client = world.connect();
     let key = world.key_on(0, "topsecretkey");
@@ -393,7 +393,7 @@ fn serve_many_clients(world: &World) {
 }
 
 #[test]
-fn several_processes_may_share_a_port_if_told_so() {
+fn several_processes_share_a_port_with_reuse_port() {
     let node = RedisServer::start();
     let port = free_port();
     let (nodes, port_flag) = (format!("--nodes=127.0.0.1:{}", node.port), format!("--port={port}"));
@@ -450,7 +450,7 @@ fn a_hang_up_ends_nothing() {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_any_more_ends_nothing() {
+fn a_closed_stderr_ends_nothing() {
     let (reader, writer) = std::io::pipe().expect("a pipe");
     drop(reader);
     let port = free_port();

@@ -47,7 +47,7 @@ fn transcript(client: &mut Client, lines: &str) -> String {
 }
 
 #[test]
-fn changes_of_subscriptions_and_refusals_are_told_as_by_redis() {
+fn subscriptions_and_refusals_are_confirmed_as_by_redis() {
     let (node, world) = (RedisServer::reference(), World::with_shards(4));
     let steps = [
         "UNSUBSCRIBE\r\nPUNSUBSCRIBE\r\nSUNSUBSCRIBE\r\nUNSUBSCRIBE x y\r\nPUNSUBSCRIBE x\r\nSUNSUBSCRIBE x y",
@@ -252,7 +252,7 @@ fn restarted_node_is_resubscribed_and_the_gap_counted() {
 }
 
 #[test]
-fn a_node_that_hangs_is_an_error_in_time_and_keeps_nobody_else() {
+fn a_hanging_node_is_an_error_and_delays_no_other_client() {
     // Long enough for the other node on a loaded machine.
     let world = World::with_flags(2, &["--workers=1", "--request-timeout-ms=1000"]);
     let channels = world.key_on_each("ch");
@@ -451,7 +451,7 @@ fn noloop_still_reports_close_writes_of_others() {
 }
 
 #[test]
-fn clients_that_cache_are_told_of_changes_on_all_nodes() {
+fn caching_clients_get_invalidations_of_all_nodes() {
     let mut world = World::with_flags(4, FLAGS);
     let (mut client, mut writer) = (connect_to(&world, 0), connect_to(&world, 1));
     client.ask("HELLO 3");
@@ -541,7 +541,7 @@ fn play_cached_transactions(mut oracle: impl FnMut() -> Client, mut subject: imp
 }
 
 #[test]
-fn what_transactions_read_is_cached_as_with_redis() {
+fn reads_in_transactions_are_cached_as_with_redis() {
     let (node, world) = (RedisServer::reference(), World::with_shards(2));
     play_cached_transactions(|| node.connect(), || world.connect());
     let store = Proxy::start(&["--port=0", "--workers=2"]);

@@ -264,7 +264,7 @@ fn reads_stay_in_the_zone_of_which_the_map_says_that_it_is_ours() {
 }
 
 #[test]
-fn a_client_reads_what_it_wrote_however_late_replicas_are() {
+fn a_client_reads_its_writes_despite_late_replicas() {
     const CLIENTS: u64 = 6;
     const ROUNDS: u64 = 10;
     const READS: u64 = 500;
@@ -415,7 +415,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
 }
 
 #[test]
-fn who_waits_for_replicas_is_told_when_all_shards_have_them() {
+fn wait_returns_when_all_shards_have_replicas() {
     let world = World::new(3, &[]);
     let (mut client, mut other) = (world.connect(), world.connect());
     let keys = [0, 1, 2].map(|shard| world.key(shard));

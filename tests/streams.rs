@@ -51,8 +51,8 @@ impl Reader {
 }
 
 #[test]
-fn who_reads_on_misses_no_entry_of_any_shard() {
-    let mut prng = Prng::new(seed_for("who_reads_on_misses_no_entry_of_any_shard"));
+fn a_continued_read_misses_no_entry_of_any_shard() {
+    let mut prng = Prng::new(seed_for("a_continued_read_misses_no_entry_of_any_shard"));
     let world = World::with_flags(4, &["--workers=2"]);
     let keys: Vec<String> = (0..4).flat_map(|shard| world.keys_on(shard, "s").take(2)).collect();
     let (mut writer, mut added) = (world.connect(), BTreeMap::<String, u64>::new());
@@ -97,7 +97,7 @@ fn stream_of(key: &str) -> String {
 }
 
 #[test]
-fn what_comes_from_now_on_is_read_whichever_shard_has_it() {
+fn new_entries_are_read_from_any_shard() {
     let world = World::with_flags(3, &["--workers=2"]);
     let keys = world.key_on_each("s");
     let mut other = world.connect();
@@ -138,7 +138,7 @@ fn unblocked_or_closed_waits_leave_nothing_on_any_shard() {
 }
 
 #[test]
-fn a_node_that_hangs_or_dies_does_not_keep_what_others_have() {
+fn a_lost_node_does_not_delay_entries_of_others() {
     let mut world = World::with_flags(3, &["--workers=1"]);
     let keys = world.key_on_each("s");
     let mut other = world.connect();

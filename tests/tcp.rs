@@ -129,7 +129,7 @@ fn weights_count_and_a_source_has_one_node() {
 }
 
 #[test]
-fn a_node_that_is_not_there_costs_nobody_anything() {
+fn a_missing_node_costs_no_client_anything() {
     let (node, missing) = (RedisServer::start(), free_port());
     let proxy = Tcp::over(&[missing, node.port], &["--check=off"]);
     for _ in 0..4 {
@@ -213,7 +213,7 @@ fn much_passes_both_ways_at_once_and_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn who_reads_nothing_stops_its_source_and_nobody_else() {
+fn a_slow_reader_stops_only_its_source() {
     let node = Listening::start();
     let proxy = Tcp::over(&[node.port], &["--check=off", "--workers=1"]);
     let (slow, at_node) = (connect(proxy.port), node.accept());
@@ -273,7 +273,7 @@ fn proxy_headers_are_read_and_written() {
 }
 
 #[test]
-fn who_is_idle_or_one_too_many_is_closed() {
+fn idle_and_excess_clients_are_closed() {
     let node = RedisServer::start();
     let proxy = Tcp::over(&[node.port], &["--timeout=1", "--check=off"]);
     let mut idle = proxy.connect();
@@ -293,7 +293,7 @@ fn who_is_idle_or_one_too_many_is_closed() {
 }
 
 #[test]
-fn who_polls_busily_passes_bytes_and_sleeps_when_none_come() {
+fn busy_polling_passes_bytes_and_sleeps_when_idle() {
     let node = RedisServer::start();
     let proxy = Tcp::over(&[node.port], &["--busy-poll=2000"]);
     for _ in 0..2 {

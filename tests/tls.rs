@@ -187,7 +187,7 @@ fn a_certificate_is_exchanged_while_a_connection_lives() {
 }
 
 #[test]
-fn a_client_too_many_is_told_so_through_tls() {
+fn an_excess_client_gets_an_error_through_tls() {
     let world = World::with_flags(|_, _| vec!["--maxclients=1".to_owned(), "--workers=1".to_owned()]);
     let mut first = world.connect();
     assert_eq!(first.ask("PING"), "+PONG\\r\\n");
@@ -209,7 +209,7 @@ fn several_names_have_their_own_certificates() {
 }
 
 #[test]
-fn who_has_finished_gets_all_replies_and_then_an_orderly_end() {
+fn a_half_closed_client_gets_all_replies_and_an_end() {
     let world = World::usual();
     let mut client = world.connect();
     (0..100).for_each(|n| client.send_command(&[b"SET", format!("k{n}").as_bytes(), b"v"]));
@@ -220,7 +220,7 @@ fn who_has_finished_gets_all_replies_and_then_an_orderly_end() {
 }
 
 #[test]
-fn a_drain_answers_what_was_sent_and_says_goodbye() {
+fn a_drain_answers_sent_requests_and_ends_in_order() {
     let mut world = World::usual();
     let mut client = world.connect();
     assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");

@@ -113,7 +113,7 @@ fn redis_benchmark_runs_a_command_of_ones_own() {
 }
 
 #[test]
-fn a_monitoring_tool_finds_what_it_asks_for() {
+fn a_monitoring_tool_finds_its_fields() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     for section in ["", "server", "clients", "memory", "stats"] {

@@ -225,7 +225,7 @@ pub(crate) fn play(scene: &[&str], mut oracle: [OracleClient; 2], mut shardis: [
 }
 
 #[test]
-fn what_two_clients_do_in_turn_is_answered_as_by_redis() {
+fn two_clients_in_turn_get_the_replies_of_redis() {
     let (oracle, world) = (Oracle::start(), World::with_shards(4));
     for scene in SCENES {
         play(scene, [oracle.connect(), oracle.connect()], [world.connect(), world.connect()]);
@@ -326,7 +326,7 @@ pub(crate) fn wait_for_blocked(client: &mut Client, count: usize) {
 }
 
 #[test]
-fn an_element_reaches_who_waits_for_it_and_the_first_first() {
+fn an_element_reaches_the_first_waiting_client() {
     let world = World::with_flags(2, &["--workers=2"]);
     let mut other = world.connect();
     let queue = world.key_on(1, "q");
@@ -346,7 +346,7 @@ fn an_element_reaches_who_waits_for_it_and_the_first_first() {
 }
 
 #[test]
-fn who_left_while_it_waited_costs_no_element() {
+fn a_waiting_client_that_left_costs_no_element() {
     let world = World::with_flags(2, &["--workers=2"]);
     let mut other = world.connect();
     let mut node = world.nodes[0].connect();
@@ -463,7 +463,7 @@ fn node_death_in_exec_or_wait_is_outcome_unknown() {
 }
 
 #[test]
-fn sigterm_lets_those_go_who_wait() {
+fn sigterm_ends_waits() {
     let mut world = World::with_flags(1, &["--workers=2"]);
     let mut waiters: Vec<Client> = (0..4).map(|_| world.connect()).collect();
     waiters.iter_mut().for_each(|waiter| waiter.send_command(&[b"BLPOP", b"q", b"0"]));

@@ -142,7 +142,7 @@ fn a_client_of_ipv4_at_an_ipv6_socket_has_its_own_address() {
 }
 
 #[test]
-fn who_sends_no_proxy_header_is_closed_and_named_in_the_log() {
+fn a_client_without_proxy_header_is_closed_and_logged() {
     let proxy = Proxy::start(&["--port=0", "--proxy-protocol"]);
     for (bytes, reason) in [
         (b"*1\r\n$4\r\nPING\r\n".as_slice(), "no PROXY header"),

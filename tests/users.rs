@@ -275,7 +275,7 @@ fn lines() -> impl Iterator<Item = &'static Command> {
 }
 
 #[test]
-fn no_command_reaches_a_node_for_who_may_not_use_it() {
+fn no_forbidden_command_reaches_a_node() {
     let (_, file) = oracle();
     let world = World::with_flags(2, &["--allow-admin", &file.flag("acl-file")]);
     let (mut stranger, mut nobody) = (world.connect(), world.connect());
@@ -455,7 +455,7 @@ fn passwords_show_nowhere() {
 }
 
 #[test]
-fn nodes_with_a_password_are_told_it() {
+fn nodes_with_a_password_get_it() {
     let nodes = [RedisServer::start(), RedisServer::start()];
     let mut admins: Vec<Client> = nodes.iter().map(RedisServer::connect).collect();
     for admin in &mut admins {

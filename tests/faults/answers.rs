@@ -41,7 +41,7 @@ fn assert_small(world: &World, before: Option<u64>) {
 }
 
 #[test]
-fn long_answers_within_exec_hold_little_and_keep_nobody_waiting() {
+fn long_answers_within_exec_hold_little_and_delay_no_client() {
     let (world, mut other, answer, before) = world();
     let mut greedy = world.connect();
     let commands = request(&[b"COMMAND"]).repeat(ANSWERS);
@@ -72,7 +72,7 @@ fn pipelined_long_replies_hold_little_memory() {
 }
 
 #[test]
-fn lists_of_many_clients_hold_little_and_keep_nobody_waiting() {
+fn lists_of_many_clients_hold_little_and_delay_no_client() {
     let (world, mut other, _, _) = world();
     let name = vec![b'x'; 1024];
     let named: Vec<Client> = (0..100)

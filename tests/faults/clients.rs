@@ -109,7 +109,7 @@ fn a_client_that_stops_sending_still_gets_all_its_replies() {
 }
 
 #[test]
-fn a_client_that_hangs_up_within_a_request_gets_what_was_whole() {
+fn a_client_that_ends_mid_request_gets_whole_replies() {
     let world = World::with_shards(2);
     let mut client = world.connect();
     client.send(b"*3\r\n$3\r\nSET\r\n$5\r\nwhole\r\n$1\r\n1\r\n*3\r\n$3\r\nSET\r\n$4\r\nhalf\r\n$1\r\n1");
@@ -160,7 +160,7 @@ fn only_idle_clients_are_closed_after_the_timeout() {
 }
 
 #[test]
-fn more_clients_than_allowed_are_told_so() {
+fn clients_above_the_limit_get_an_error() {
     let world = World::with_flags(1, &["--maxclients=10", "--workers=1"]);
     let mut clients: Vec<Client> = (0..10).map(|_| world.connect()).collect();
     for client in &mut clients {

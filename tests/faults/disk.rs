@@ -13,7 +13,7 @@ fn by_shell(script: &str, program: &Command) -> Command {
 }
 
 #[test]
-fn a_log_that_finds_no_room_stops_nobody() {
+fn a_log_on_a_full_disk_stops_no_client() {
     let mut node = RedisServer::start();
     let (port, node_port) = (free_port(), node.port);
     let flags = [format!("--nodes=127.0.0.1:{node_port}"), format!("--port={port}")];

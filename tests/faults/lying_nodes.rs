@@ -46,7 +46,7 @@ impl Lie {
 }
 
 #[test]
-fn what_is_no_resp_is_a_protocol_error_of_that_node() {
+fn bytes_that_are_no_resp_are_a_protocol_error() {
     let garbage: &[&[u8]] = &[
         b"HTTP/1.1 400 Bad Request\r\n\r\n",
         b"\r\n",
@@ -69,7 +69,7 @@ fn what_is_no_resp_is_a_protocol_error_of_that_node() {
 }
 
 #[test]
-fn unasked_bytes_on_an_idle_connection_reach_nobody() {
+fn unasked_bytes_on_an_idle_link_reach_no_client() {
     let lie = Lie::about(|_| Answer::Silence);
     let mut client = lie.connect();
     for _ in 0..10 {
@@ -82,7 +82,7 @@ fn unasked_bytes_on_an_idle_connection_reach_nobody() {
 }
 
 #[test]
-fn a_frame_too_many_behind_a_reply_reaches_nobody() {
+fn an_extra_frame_behind_a_reply_reaches_no_client() {
     let lie = Lie::about(|key| Answer::Bytes([&bulk(key)[..], b"+INJECTED\r\n"].concat()));
     let mut client = lie.connect();
     for _ in 0..10 {

@@ -153,7 +153,7 @@ fn lost_shard_returns_under_descriptor_shortage() {
 }
 
 #[test]
-fn a_flood_of_connections_that_are_reset_at_once_stops_nobody() {
+fn a_flood_of_reset_connections_stops_no_client() {
     let world = World::with_shards(2);
     let mut honest = world.connect();
     let port = world.proxy.port;

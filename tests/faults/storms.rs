@@ -123,7 +123,7 @@ fn when_all_come_back_at_once_nodes_see_workers_and_not_clients() {
 /// A client that waits for an element has a link of its own, as with Redis itself. When all connect again at once, clients that
 /// only read and write do not wait for these.
 #[test]
-fn a_storm_of_those_who_wait_stops_nobody_else() {
+fn a_storm_of_waiting_clients_stops_no_other() {
     let mut node = RedisServer::start();
     // One worker: when it serves one client again it serves all.
     let proxy = Proxy::over(std::slice::from_ref(&node), &["--workers=1"]);

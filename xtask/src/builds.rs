@@ -102,7 +102,7 @@ mod tests {
 {"reason":"build-finished","success":true}"#;
 
     #[test]
-    fn programs_and_tests_of_one_name_are_told_apart() {
+    fn programs_and_tests_of_one_name_are_distinguished() {
         let built = Built::parse(MESSAGES).expect("these are messages");
         assert_eq!(built.program("sim").ok(), Some("/t/sim".into()));
         let test = built.test("shardis", "whole").expect("it was built");

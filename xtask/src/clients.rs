@@ -406,7 +406,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_made_is_made_again_only_when_its_files_change() {
+    fn a_build_repeats_only_when_its_files_change() {
         let place = std::env::temp_dir().join(format!("xtask-clients-{}", std::process::id()));
         let (source, target) = (place.join("source"), place.join("target"));
         std::fs::create_dir_all(&source).unwrap();

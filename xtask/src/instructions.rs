@@ -247,14 +247,14 @@ mod tests {
     }
 
     #[test]
-    fn what_became_cheaper_is_told_and_does_not_fail() {
+    fn a_lower_count_is_a_note_and_no_failure() {
         let (stored, counted) = (counts(&[("a", 1000), ("b", 1000)]), counts(&[("a", 969), ("b", 970)]));
         let note = "instructions: fewer than stored: a; keep it so with `cargo xtask instructions --bless`";
         assert_eq!(judge(&stored, &counted).ok(), Some(vec![note.into()]));
     }
 
     #[test]
-    fn what_is_only_on_one_side_fails() {
+    fn a_count_on_one_side_only_fails() {
         let error = judge(&counts(&[("old", 1)]), &counts(&[("new", 1)])).expect_err("nothing to compare");
         assert!(error.to_string().starts_with("only measured or only stored: new, old; "), "{error}");
     }
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn compiler_and_machine_are_read_from_what_rustc_prints() {
+    fn compiler_and_machine_are_read_from_rustc() {
         let printed = "rustc 1.95.0 (59807616e 2026-04-14)\nbinary: rustc\nhost: x86_64-unknown-linux-gnu\nrelease: 1.95.0\n";
         assert_eq!(compiler(printed).ok(), Some(counts(&[]).made_with));
         assert!(compiler("").is_err());

@@ -497,7 +497,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_one_name_are_told_apart() {
+    fn tests_of_one_name_are_numbered() {
         let outcomes = ["a", "b", "a", "a"].map(|name| Outcome::new(name, Verdict::Passed)).to_vec();
         let names: Vec<_> = tell_apart(outcomes).into_iter().map(|outcome| outcome.name).collect();
         assert_eq!(names, ["a", "b", "a (2)", "a (3)"]);

@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backports_are_those_of_the_release_and_from_where_it_is() {
+    fn backports_match_the_release_and_its_source() {
         let sources = "deb http://a/debian/ bookworm main\n\
                        deb http://a/debian/ bookworm-updates main\n\
                        deb http://b/security/ bookworm-security main\n";

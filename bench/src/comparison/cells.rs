@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn who_polls_busily_is_measured_where_latency_is() {
+    fn busy_polling_is_measured_where_latency_is() {
         let cells = all().into_iter().filter(|cell| cell.suits(Role::Polling)).map(|cell| cell.name);
         let expected = [
             "set-c1",

@@ -310,7 +310,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shardis_has_one_worker_unless_it_is_told_otherwise() {
+    fn shardis_has_one_worker_by_default() {
         let words = |arguments: &[&str]| {
             let arguments: Vec<String> = arguments.iter().map(|&argument| argument.into()).collect();
             shardis_words(6380, &[7001, 7002], &arguments).join(" ")

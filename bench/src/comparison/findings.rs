@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_certain_comes_first() {
+    fn certain_findings_come_first() {
         let win = |cell: &str, is_close| Win {
             cell: cell.into(),
             rival: "nutcracker".into(),

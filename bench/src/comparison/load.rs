@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_no_node_saw_are_told() {
+    fn requests_that_reached_no_node_are_reported() {
         assert!(check_carried_out(1000, 4000).is_ok(), "parts are commands of their own");
         assert!(check_carried_out(1000, 990).is_ok(), "what is in flight at the end may be missing");
         let error = check_carried_out(1000, 989).expect_err("more than a hundredth").to_string();

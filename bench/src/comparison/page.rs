@@ -470,7 +470,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_page_shows_what_was_measured_and_nothing_else() {
+    fn the_page_shows_only_measured_figures() {
         let page = page(&testing::run(), "bench/runs/x");
         let expected = "\
 | CPU time of the proxy per request, µs | shardis | nutcracker | direct | nginx | shardis / nutcracker |
@@ -493,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn the_readme_keeps_what_is_around_the_marks() {
+    fn the_readme_keeps_the_text_around_the_marks() {
         let readme = format!("above\n{BEGIN}\nold\n{END}\nbelow\n");
         let new = replace_between(&readme, "new\n").expect("it has the marks");
         assert_eq!(new, format!("above\n{BEGIN}\nnew\n{END}\nbelow\n"));
@@ -512,7 +512,7 @@ mod tests {
 
     /// A failure means that a generated file was edited, or that the generator changed: `cargo xtask bench --render FOLDER`.
     #[test]
-    fn what_the_docs_show_is_what_their_run_says() {
+    fn the_docs_agree_with_their_run() {
         let read = |path: &Path| std::fs::read_to_string(root().join(path)).unwrap_or_default();
         let page = read(Path::new(PAGE));
         let marker = "cargo xtask bench --render ";

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_proxy_that_did_not_serve_everybody_is_marked() {
+    fn a_proxy_that_served_only_some_clients_is_marked() {
         let figures = [(Metric::RssPeakBytes, 5_242_880.0), (Metric::Unserved, 3.0)];
         let entry = testing::entry("shardis", &[&figures]);
         let bar = bar(&entry, Metric::RssPeakBytes).expect("it has the figure");

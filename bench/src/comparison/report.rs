@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_live_line_has_what_its_cell_is_about() {
+    fn a_live_line_has_the_figures_of_its_cell() {
         let figures = testing::figures(6.5, 60_000.0).into_iter().collect();
         assert_eq!(brief(Some(&figures)), "6.50us 60.0k/s");
         assert_eq!(brief(Some(&Figures::from([(Metric::RssPeakBytes, 5_242_880.0)]))), "5.00 MiB peak");

@@ -83,7 +83,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn calls_are_read_from_what_perf_writes() {
+    fn calls_are_read_from_perfs_output() {
         let text =
             "# started on Sat Nov 21 14:00:00 2026\n\n12345,,raw_syscalls:sys_enter,1005000,100.00,,\n";
         assert_eq!(parse_perf(text), Some(12_345));
@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_are_read_from_what_strace_writes() {
+    fn calls_are_read_from_straces_output() {
         let text = "% time     seconds  usecs/call     calls    errors syscall\n\
                     ------ ----------- ----------- --------- --------- ----------------\n \
                     60.00    0.000600           3       200           epoll_wait\n\

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_used_is_shown_per_request_and_as_part_of_the_time() {
+    fn usage_is_shown_per_request_and_as_a_share_of_time() {
         let expected = Figures::from([
             (Metric::CpuUsPerRequest, 5.0),
             (Metric::NodesCpuUsPerRequest, 2.5),

@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn the_words_of_an_error_tell_what_came_of_the_request() {
+    fn the_text_of_an_error_gives_the_outcome() {
         let unknown = "ERR node timeout after 1000 ms, outcome unknown (shard a:1)";
         assert_eq!(outcome_of(unknown), Outcome::Unknown);
         assert_eq!(outcome_of("TRYAGAIN shard a:1 unavailable: refused"), Outcome::Refused);

@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_could_send_meanwhile_counts_as_well() {
+    fn requests_that_could_not_be_sent_count_as_well() {
         // Sent each 2 ms, and one was answered after 9: of the four that were due meanwhile, three would have waited 7, 5 and 3.
         let waited = Times::at_pace([Duration::from_millis(9), Duration::from_millis(1)].into_iter());
         assert_eq!(waited.0.len(), 5);

@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_busiest_moment_is_told_apart_from_the_whole() {
+    fn the_busiest_moment_is_separate_from_the_whole() {
         let begun = Instant::now();
         let look = |ms, ran_ms: u64, waited_ms: u64| {
             let at = begun + Duration::from_millis(ms);

@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn a_refusal_says_what_is_refused_and_why() {
+    fn a_refusal_names_the_command_and_the_reason() {
         assert_eq!(
             refusal_of("CLUSTER addslots 1"),
             "-ERR command 'cluster|addslots' is not allowed through shardis: it is for the nodes of a cluster, and \
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nodes_say_to_each_other_is_unknown_to_clients() {
+    fn commands_among_nodes_are_unknown_to_clients() {
         assert_eq!(
             refusal_of("REPLCONF ACK 0"),
             "-ERR unknown command 'REPLCONF', with args beginning with: 'ACK' '0' \r\n"

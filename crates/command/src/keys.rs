@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn no_spec_finds_what_is_not_there_or_takes_long() {
+    fn no_spec_exceeds_the_arguments_or_takes_long() {
         let keyword = Keyword::new(b"KEYS").expect("short");
         let places = NUMBERS.map(|number| number.unsigned_abs() as usize);
         let begins = NUMBERS.map(|from| Begin::Keyword { word: keyword, from }).into_iter();

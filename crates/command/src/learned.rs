@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_surely_safe_is_refused() {
+    fn commands_that_may_be_unsafe_are_refused() {
         let refused = |carry: Carry| matches!(carry, Carry::Refused(_));
         for flags in ["blocking", "pubsub", "admin", "no_multi", "no_auth", "asking", "movablekeys"] {
             assert!(refused(carry_of(flags, "", "*0\r\n")), "{flags}");
@@ -288,7 +288,7 @@ mod tests {
     }
 
     #[test]
-    fn a_command_that_may_wait_does_so_for_nobody_knows_how_long() {
+    fn a_command_that_may_wait_has_no_known_limit() {
         assert_eq!(carry_of("write blocking", "", &spec("RW", 1)), Carry::Blocking(Wait::Untold));
     }
 

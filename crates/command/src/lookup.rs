@@ -337,7 +337,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_name_is_not_found() {
+    fn similar_names_are_not_found() {
         let near: [&[u8]; 9] = [
             b"",
             b"\0",

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn blocking_read_is_told_from_a_key_named_block() {
+    fn a_blocking_read_differs_from_a_key_named_block() {
         for (line, millis) in [
             ("XREAD BLOCK 7 STREAMS a 0", 7),
             ("XREAD COUNT 1 block 1 STREAMS a 0", 1),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_time_counts_as_for_ever() {
+    fn an_invalid_timeout_counts_as_endless() {
         assert_eq!(patience(Wait::Last, "BLPOP a b 0.25"), Some(Duration::from_millis(250)));
         assert_eq!(patience(Wait::First, "BLMPOP 2 1 a LEFT"), Some(Duration::from_secs(2)));
         for line in ["BLPOP a 0", "BLPOP a x", "BLPOP a -1", "BLPOP a 1e300", "BLPOP a 0x1p3"] {

@@ -213,7 +213,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_set_is_what_its_words_say() {
+    fn a_set_has_exactly_its_words() {
         let flags = Flags::of("readonly fast");
         assert_eq!(flags, Flags::READONLY.and(Flags::FAST));
         assert!(flags.contains(Flags::FAST) && !flags.contains(Flags::WRITE));

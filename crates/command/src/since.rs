@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn servers_are_told_by_what_they_say_of_their_version() {
+    fn servers_are_known_by_their_version_text() {
         let redis = "Redis server v=7.0.15 sha=00000000:0 malloc=jemalloc-5.3.0 bits=64 build=1a2b\n";
         assert_eq!(Server::of_version(redis), Some(Server::Redis(7, 0)));
         assert_eq!(Server::of_version("Valkey server v=8.1.1 sha=00000000:0"), Some(Server::Valkey(8, 1)));

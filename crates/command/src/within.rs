@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn each_command_is_kept_answered_or_refused_by_what_it_needs() {
+    fn a_commands_needs_decide_its_place_in_a_transaction() {
         for name in ["get", "mset", "blpop", "xread", "wait", "publish", "eval", "ping", "unwatch", "move"] {
             assert_eq!(within(name), Within::Kept, "{name}");
         }

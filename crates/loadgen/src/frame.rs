@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_request_is_refused() {
+    fn invalid_requests_are_refused() {
         for bytes in ["PING\r\n", "*0\r\n", "*-1\r\n", "*1\r\n:1\r\n", "*1\r\n$-1\r\n", "*1\n$4\nPING\n"] {
             assert_eq!(heads(&[bytes.as_bytes()]), Err(Malformed), "{bytes:?}");
         }

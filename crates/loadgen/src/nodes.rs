@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_owed_is_owed_until_it_was_sent() {
+    fn a_reply_is_owed_until_it_was_sent() {
         let (nodes, mut conn) = (Nodes::new(1), Conn::default());
         nodes.receive(&mut conn, b"*2\r\n$3\r\nGET\r\n$1\r\na\r\n*1\r\n$4\r\nPI").expect("RESP");
         assert_eq!(nodes.owed(&conn), b"$1\r\nx\r\n");

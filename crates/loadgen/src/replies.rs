@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reply_larger_than_what_is_compared_at_once_is_followed() {
+    fn a_reply_above_one_comparison_is_followed() {
         let reply = vec![b'y'; REPEATED_BYTES * 3 + 1];
         let replies = Replies::new(&reply);
         assert_eq!(replies.check(1, &reply).expect("right"), 1);

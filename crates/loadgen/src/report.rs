@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_beyond_the_range_counts_as_its_end() {
+    fn values_beyond_the_range_count_as_its_end() {
         let mut latencies = Latencies::new();
         latencies.record(LATENCY_MAX * 2);
         assert_eq!(latencies.len(), 1);

@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn the_expected_reply_is_what_a_canned_node_says() {
+    fn the_expected_reply_is_that_of_a_canned_node() {
         let replies = [Test::Get, Test::Set, Test::Mget, Test::Ping]
             .map(|test| String::from_utf8(workload(test).reply()).expect("text"));
         assert_eq!(replies, ["$2\r\nxx\r\n", "+OK\r\n", "*2\r\n$2\r\nxx\r\n$2\r\nxx\r\n", "+PONG\r\n"]);

@@ -122,7 +122,7 @@ fn clients_that_did_not_read_get_everything_in_the_end() {
 }
 
 #[test]
-fn a_refusal_is_counted_and_told() {
+fn a_refusal_is_counted_and_reported() {
     let report = run(SLOW, Fault::RefusesMget).expect("runs");
     assert_eq!((&report["refused"], &report["refusal"]), (&3.into(), &"-ERR no\r\n".into()), "{report}");
     assert_eq!(report["served_whole"], 0, "{report}");

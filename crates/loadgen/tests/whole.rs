@@ -50,7 +50,7 @@ fn number(value: &Value) -> u64 {
 }
 
 #[test]
-fn a_closed_loop_counts_what_was_answered() {
+fn a_closed_loop_counts_replies() {
     let target = serve(Nodes::new(3));
     for test in ["get", "set", "mget", "mset", "ping"] {
         let report = saturate(&target, &format!("--test {test} --clients 3 --pipeline 7")).expect("runs");

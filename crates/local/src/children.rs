@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_has_ended_is_told_of_once_with_its_last_words() {
+    fn an_ended_child_is_reported_once_with_its_last_line() {
         let log = std::env::temp_dir().join(format!("shardis-children-{}", std::process::id()));
         let mut children = Children::default();
         children
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_stop_is_killed_with_what_it_started() {
+    fn a_child_that_does_not_stop_is_killed_with_its_group() {
         let mut children = Children::default();
         let (mut said, says) = std::io::pipe().expect("there are descriptors");
         let mut command = shell("(echo started; sleep 20; echo left) >&2 & wait");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn who_forgets_that_it_was_told_to_stop_is_told_again() {
+    fn a_child_that_missed_the_signal_gets_another() {
         let log = std::env::temp_dir().join(format!("shardis-children-forgets-{}", std::process::id()));
         let mut children = Children::default();
         let script = "trap 'trap - TERM' TERM; echo ready; while true; do sleep 20; done";
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_asked_to_stop_may_do_so() {
+    fn a_child_may_stop_on_request() {
         let mut children = Children::default();
         children.start("node-0", 7000, shell("true"), None).expect("there is a shell");
         let (sender, events) = channel();

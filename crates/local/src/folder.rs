@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_kept_comes_back_and_something_else_is_refused() {
+    fn a_kept_topology_returns_and_another_is_refused() {
         let path = make_temporary().expect("there is a folder for such");
         let keep = format!("--keep={}", path.display());
         let layout = Layout { shape: Shape::Cluster { nodes: 3 }, ports: vec![7000, 7001, 7002] };
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_never_ready_does_not_stay() {
+    fn a_topology_that_was_never_ready_is_removed() {
         for words in [&[][..], &["--keep=x"]] {
             let path = make_temporary().expect("there is a folder for such");
             let mut folder = Folder::open(&path, &args(words)).expect("it is empty");

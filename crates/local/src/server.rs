@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_has_no_server_is_told_how_to_get_one() {
+    fn a_missing_server_is_reported_with_its_package() {
         assert_eq!(
             missing(&["apt-get install redis-server"]),
             "neither redis-server nor valkey-server is on PATH; install one (apt-get install redis-server), or name it \

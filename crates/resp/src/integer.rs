@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn accepts_what_redis_accepts_and_nothing_else() {
+    fn accepts_exactly_the_integers_of_redis() {
         for (text, value) in [
             ("0", 0),
             ("7", 7),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn short_headers_are_what_the_long_way_reads_or_nothing() {
+    fn short_headers_agree_with_the_general_parser() {
         let mut read = 0;
         for number in (-1..=1100).chain([99_999, 999_999, 1_000_000]) {
             for line in [format!("{number}\r\n"), format!("0{number}\r\n"), format!("{number}\rx")] {

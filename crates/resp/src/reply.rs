@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_in_pieces_is_the_reply_and_nothing_else() {
+    fn a_reply_in_pieces_is_passed_on_exactly() {
         for reply in WHOLE {
             let longer = [reply, &b"+next\r\n"[..]].concat();
             for step in 1..longer.len() {

@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_passed_on_in_pieces_is_the_request_and_nothing_else() {
+    fn a_request_in_pieces_is_passed_on_exactly() {
         let request = b"*3\r\n$3\r\nSET\r\n$2\r\nab\r\n$12\r\n0123456789\r\n\r\n";
         let longer = [&request[..], b"*1\r\n$4\r\nPING\r\n"].concat();
         for step in 1..longer.len() {
@@ -513,7 +513,7 @@ mod tests {
     }
 
     #[test]
-    fn what_asks_for_nothing_is_dropped() {
+    fn empty_requests_are_dropped() {
         for (bytes, len) in [
             (&b"*0\r\nx"[..], 4),
             (b"*-1\r\n", 5),

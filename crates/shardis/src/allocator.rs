@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_freed_is_given_back_in_the_next_seconds() {
+    fn freed_memory_is_returned_within_seconds() {
         let at = |ms| Instant::ZERO + Duration::from_millis(ms);
         let mut allocator = Allocator::new(at(0));
         let mut due = |held, ms| allocator.is_due(held, at(ms));

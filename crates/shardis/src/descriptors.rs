@@ -112,7 +112,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn services_share_what_descriptors_there_are() {
+    fn services_share_the_available_descriptors() {
         let at = String::new;
         let service = |wanted, sockets_each| ClientsMax { at: at(), wanted, sockets_each, nodes: 0, own: 0 };
         assert_eq!(shares(&[service(1000, 1)], 1000), [1000]);
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn what_single_clients_have_leaves_most_to_others() {
+    fn links_of_single_clients_leave_most_descriptors() {
         let services = [ClientsMax { at: String::new(), wanted: 1, sockets_each: 1, nodes: 10, own: 5000 }];
         assert_eq!(reserved(&services, None), 64 + 10 + 5000);
         assert_eq!(reserved(&services, Some(1024)), 64 + 10 + 128);

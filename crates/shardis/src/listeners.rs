@@ -278,7 +278,7 @@ mod tests {
     use std::sync::atomic::{AtomicUsize, Ordering};
 
     #[test]
-    fn nobody_connects_before_the_permissions_are_as_they_shall_be() {
+    fn a_socket_has_its_permissions_before_clients_connect() {
         // With the permissions set last, one of a hundred was open to all.
         const SOCKETS: usize = 400;
         let folder = std::env::temp_dir().join(format!("shardis-listeners-{}", std::process::id()));

@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_is_down_and_then_refused_is_told_of_twice() {
+    fn a_node_down_and_then_refused_is_logged_twice() {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         let mut told = |worker, notice: Notice| log.admits(worker, &notice, now);
         let refused = || Notice::NodeRefused { shard: "a".to_owned(), reason: "a sentinel".to_owned() };
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_worker_never_takes_back_hides_nothing_for_ever() {
+    fn a_forgotten_condition_is_logged_again() {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         assert!(log.admits(0, &down("a", "refused"), now));
         log.forget_conditions();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn moments_are_told_once_in_a_while() {
+    fn moments_are_logged_once_per_interval() {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         let replaced = Notice::ConnReplaced { shard: "a".to_owned() };
         assert!(log.admits(0, &replaced, now));
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn each_remapping_is_told_once() {
+    fn each_remapping_is_logged_once() {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         let remapped = |out: &[&str]| Notice::Remapped {
             out: out.iter().map(|name| (*name).to_owned()).collect(),

@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn arguments_say_who_is_read_from_and_who_is_left_out() {
+    fn arguments_select_nodes_for_reads() {
         let nothing = check("a:1", Distribution::Modulo, &[]).expect("valid");
         assert_eq!((nothing.reading(BTreeMap::new()), nothing.ejecting()), (Reading::default(), None));
         let words = ["--read-from=zone", "--zone=z", "--replica-lag-max=1kb", "--on-node-down=replica"];
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_is_refused_and_named() {
+    fn impossible_arguments_are_refused_by_name() {
         let cases: [(&str, Distribution, &[&str], &str); 7] = [
             ("a:1|b:1", Distribution::Modulo, &["--read-from=zone"], "--zone"),
             ("a:1|b:1", Distribution::Modulo, &["--read-from=slave"], "prefer-replica"),
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_listener_cannot_read_from_is_refused_by_its_address() {
+    fn a_listeners_impossible_read_from_names_its_address() {
         let modulo = Distribution::Modulo;
         let listeners = ["127.0.0.1:1", "127.0.0.1:2 read-from=any", "127.0.0.1:3 read-from=zone"];
         let error = check_with("a:1", modulo, &[], &listeners[..2]).expect_err("no replica");

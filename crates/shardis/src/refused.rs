@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_log_is_told_of_many_at_once() {
+    fn many_refusals_are_logged_in_one_line() {
         let (mut refused, now) = (Refused::default(), Instant::now());
         assert_eq!(refused.poll(now), None);
         refused.note();

@@ -40,7 +40,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_kernels_figures_are_read_whatever_the_process_is_called() {
+    fn the_kernels_figures_are_read_for_any_process_name() {
         let second = clock_ticks_per_second();
         let stat = format!("1 (a) b) c) S 0 1 1 0 -1 4 5 6 7 8 {} {} 0 0 20", second * 3, second / 2);
         assert_eq!(cpu_us(&stat), (3_000_000, 500_000));

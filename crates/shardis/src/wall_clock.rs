@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn each_step_of_the_wall_clock_is_told_once() {
+    fn each_step_of_the_wall_clock_is_reported_once() {
         let mut clock = WallClock::new(Instant::now(), EPOCH_US as u64);
         assert_eq!(clock.note(look(5_000_000, 0)), Some(0));
         assert_eq!(clock.note(look(6_000_000, HOUR_US)), Some(HOUR_US));

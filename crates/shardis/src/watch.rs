@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_or_begins_turn_after_turn_is_not_stuck() {
+    fn a_waiting_or_turning_worker_is_not_stuck() {
         let mut now = Instant::now();
         let mut watch = Watch::new(now);
         for turn in 0..40 {
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_was_stopped_blames_nobody() {
+    fn a_stopped_process_reports_no_stuck_worker() {
         let mut now = Instant::now();
         let mut watch = Watch::new(now);
         assert_eq!(found(&mut watch, &mut now, 3, [1, 1]), []);

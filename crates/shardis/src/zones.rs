@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_itself_comes_first() {
+    fn a_nodes_own_zone_comes_first() {
         let zones: Zones = "10.0.0.0/8=a".parse().expect("valid");
         let mut nodes = parse_nodes("10.0.0.1:1@x|10.0.0.2:1|11.0.0.1:1,unix:/run/b").expect("valid");
         zones.label(&mut nodes);
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_map_of_zones_is_refused_and_named() {
+    fn an_invalid_map_of_zones_is_refused_by_name() {
         for (text, named) in [
             ("", "NETWORK=ZONE"),
             ("10.0.0.0/8", "NETWORK=ZONE"),

@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_redis_would_say_fits() {
+    fn only_replies_of_redis_fit() {
         let mut model = model();
         assert!(fits(&mut model, "RPUSH k a b", ":2\r\n"));
         assert!(!fits(&mut model, "LPOP k", "$1\r\nb\r\n"));
@@ -487,7 +487,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_may_have_lost_may_be_gone_or_not() {
+    fn values_that_a_node_may_have_lost_fit_either_way() {
         let mut model = model();
         assert!(fits(&mut model, "SET k v", "+OK\r\n"));
         assert!(!model.is_doubtful(FAMILY));

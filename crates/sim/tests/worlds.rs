@@ -80,11 +80,11 @@ fn the_checker_notices_a_wrong_byte_in_a_value() {
 }
 
 #[test]
-fn the_checker_notices_a_node_that_answers_with_what_was() {
+fn the_checker_notices_a_node_with_old_answers() {
     assert!(found(Saboteur::AnswerOlder) > 10);
 }
 
 #[test]
-fn the_checker_notices_a_node_that_loses_what_it_acknowledged() {
+fn the_checker_notices_a_node_that_loses_writes() {
     assert!(found(Saboteur::Forget) > 10);
 }

@@ -177,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_appended_can_be_taken_back() {
+    fn appended_bytes_can_be_removed() {
         let mut pool = BufferPool::new(4, 1 << 20);
         let mut queue = ByteQueue::default();
         queue.push(b"hello world", &mut pool);

@@ -170,7 +170,7 @@ mod tests {
     use crate::Prng;
 
     #[test]
-    fn patterns_mean_what_they_mean_in_redis() {
+    fn patterns_match_as_in_redis() {
         let yes = [
             ("*", ""),
             ("", ""),

@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn len_counts_what_lives() {
+    fn len_counts_live_entries() {
         let mut slab = Slab::default();
         let id = slab.insert(1);
         let kept = slab.insert(2);

@@ -692,7 +692,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_for_longest_is_evicted_before_what_was() {
+    fn the_longest_unused_key_is_evicted_first() {
         let mut keyspace = Keyspace::new(1);
         for at in 0..1_000_u64 {
             keyspace.now_ms = at * 1_000;

@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_expired_is_not_there() {
+    fn expired_values_are_absent() {
         let mut scratch = Scratch::new(1, 1_000);
         scratch.put_text(b"gone", b"x", Some(999));
         scratch.put_text(b"there", b"x", Some(1_000));

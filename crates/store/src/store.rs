@@ -309,7 +309,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_store_does_not_have_is_said_with_the_way_out() {
+    fn an_unsupported_command_names_the_remedy() {
         let mut world = unlimited();
         let expected = "-ERR command 'eval' is not in the embedded store \
                         (start redis-servers and name them with --nodes)";
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn info_says_what_the_store_holds_and_did() {
+    fn info_counts_keys_and_requests() {
         let mut world = world(Some(100_000), EvictionPolicy::AllKeysLru);
         for line in ["SET k v", "SET short v PX 100", "GET k", "GET missing", "INCR n"] {
             world.ask(line);
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn work_removes_expired_keys_that_nobody_asks_for() {
+    fn work_removes_expired_keys_without_a_request() {
         let mut world = unlimited();
         for number in 0..1_000 {
             world.ask(&format!("SET key:{number} v PX 100"));
@@ -417,7 +417,7 @@ mod tests {
     }
 
     #[test]
-    fn streams_and_what_is_pending_are_freed_in_steps() {
+    fn streams_and_pending_entries_are_freed_in_steps() {
         let mut world = unlimited();
         for number in 0..20_000 {
             world.ask(&format!("XADD s {number}-1 field {number}"));
@@ -463,7 +463,7 @@ mod tests {
     }
 
     #[test]
-    fn full_memory_refuses_what_grows_and_nothing_else() {
+    fn full_memory_refuses_only_commands_that_grow() {
         let mut world = world(Some(10_000), EvictionPolicy::NoEviction);
         let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
         let written =
@@ -538,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn random_members_are_bounded_by_what_is_there_or_by_a_limit() {
+    fn random_members_are_bounded_by_the_set_or_a_limit() {
         let mut world = unlimited();
         world.ask("SADD s a");
         assert_eq!(world.ask("SRANDMEMBER s -3"), "*3 $1 a $1 a $1 a");

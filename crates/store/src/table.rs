@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_in_is_found_until_it_is_taken_out() {
+    fn entries_are_found_until_they_are_removed() {
         let mut table = table_of(0..20_000);
         assert_eq!(table.len(), 20_000);
         assert!((0..20_000).step_by(2).all(|number| remove(&mut table, number)));

@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_runs_for_who_waits_until_it_is_answered() {
+    fn a_waiting_connection_runs_nothing_before_its_reply() {
         let (mut world, [one, ..]) = world();
         world.ask_as(one, "BLPOP l 0");
         assert_eq!(world.ask_as(one, "SET k v"), "");
@@ -369,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waits_costs_nothing_when_it_is_over() {
+    fn a_finished_wait_leaves_no_state() {
         let (mut world, [one, other, third]) = world();
         world.ask_as(one, "BLPOP a b c 0");
         world.ask_as(other, "WATCH a b");

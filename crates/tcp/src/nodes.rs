@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_keeps_its_node_and_only_those_of_a_lost_node_move() {
+    fn only_sources_of_a_lost_node_move() {
         let mut nodes = nodes(Balance::SourceHash, &[1, 1, 2]);
         let before = chosen(&mut nodes, 4000, Instant::ZERO);
         assert_eq!(chosen(&mut nodes, 4000, Instant::ZERO), before);
@@ -321,7 +321,7 @@ mod tests {
     }
 
     #[test]
-    fn who_failed_is_passed_over_for_a_while() {
+    fn a_failed_node_is_skipped_for_a_while() {
         let mut nodes = nodes(Balance::RoundRobin, &[1, 1]);
         let start = Instant::ZERO + Duration::from_secs(100);
         let down = Verdict::Down { node: "n0".into(), reason: "refused".into() };

@@ -166,7 +166,7 @@ fn the_header_comes_before_all_that_the_client_says() {
 }
 
 #[test]
-fn who_does_not_take_bytes_stops_their_source_until_it_does() {
+fn a_full_receiver_stops_its_source() {
     let (mut rig, client, node) = Rig::open(1);
     rig.room.insert(client, 3);
     rig.receive(node, b"123456");
@@ -196,7 +196,7 @@ fn one_end_is_passed_on_and_the_other_way_goes_on() {
 }
 
 #[test]
-fn an_end_is_told_behind_what_waits() {
+fn an_end_follows_the_waiting_bytes() {
     let (mut rig, client, node) = Rig::open(1);
     rig.room.insert(node, 0);
     rig.receive(client, b"last words");
@@ -219,7 +219,7 @@ fn a_lost_client_takes_its_connection_to_the_node_with_it() {
 }
 
 #[test]
-fn what_a_lost_node_has_said_still_arrives() {
+fn bytes_of_a_lost_node_still_arrive() {
     let (mut rig, client, node) = Rig::open(1);
     rig.room.insert(client, 1);
     rig.receive(node, b"+OK\r\n");
@@ -236,7 +236,7 @@ fn what_a_lost_node_has_said_still_arrives() {
 }
 
 #[test]
-fn who_does_not_hang_up_when_its_node_is_lost_is_closed() {
+fn a_client_that_stays_after_its_node_is_closed() {
     let (mut rig, client, node) = Rig::open(1);
     rig.closed(node, "reset");
     assert_eq!(rig.finished, [client]);

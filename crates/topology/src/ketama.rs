@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn the_index_finds_what_a_search_over_all_points_finds() {
+    fn the_index_agrees_with_a_search_over_all_points() {
         for count in [1, 2, 3, 25, 300] {
             let ring = ring(count);
             let points = &ring.points[..ring.points.len() - 1];

@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_replica_that_follows_somebody_else_now_takes_its_id_along() {
+    fn a_replica_keeps_its_id_under_another_primary() {
         let (before, _) = after(&Members::default(), 1, &[shard("a", &[1, 3, 4]), shard("b", &[2])]);
         let (now, ids) = after(&before, 2, &[shard("a", &[1, 3]), shard("b", &[2, 4])]);
         assert_eq!(ids, [0, 1]);

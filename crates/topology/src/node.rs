@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_node_is_refused_by_what_is_wrong_with_it() {
+    fn an_invalid_node_is_refused_with_its_fault() {
         let cases: [(&str, &[&str]); 8] = [
             ("the port is missing", &["", "localhost", "127.0.0.1", "[::1]", "x b"]),
             ("port must be", &["a:", "a:0", "a:65536", "a:+1", "a:-1", "a:01", "a:x", "h::1", "[::1]:"]),
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_say_what_to_write_instead() {
+    fn refusals_name_the_correct_form() {
         let cases = [
             ("127.0.0.1:99999", r#"node "127.0.0.1:99999": port must be 1 to 65535, as in 127.0.0.1:6379"#),
             (

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn slots_are_those_of_redis() {
+    fn slots_equal_redis_slots() {
         // The vector of the Redis Cluster specification, then what `CLUSTER KEYSLOT` of Redis 7.0.15 answers.
         assert_eq!(slot_of(b"123456789"), 12739);
         let cases: [(&[u8], u16); 12] = [

@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn who_began_sooner_has_more_and_each_comes_home_by_himself() {
+    fn an_earlier_return_has_more_keys() {
         let all = topology("a:1,b:1,c:1,d:1", Distribution::Ketama);
         let out = all.without(2, &[ShardId(1), ShardId(2)], &[]);
         let (home, away) = (owners(&all), owners(&out));
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn somebody_always_has_each_key() {
+    fn each_key_always_has_an_owner() {
         let all = topology("a:1,b:1", Distribution::Ketama);
         let now = all.without(2, &[ShardId(0)], &[back(1, 3)]);
         assert!(owners(&now).iter().all(|&owner| owner == 1));

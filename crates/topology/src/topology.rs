@@ -438,7 +438,7 @@ mod tests {
     const FOUR: &str = "127.0.0.1:1,127.0.0.1:2,127.0.0.1:3,127.0.0.1:4";
 
     #[test]
-    fn the_default_is_what_redis_sharding_does() {
+    fn the_default_equals_redis_sharding() {
         let nodes = parse_nodes(FOUR).expect("four nodes");
         let topology = Topology::new(0, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
         assert_eq!(topology.describe(), "modulo, crc32a, tag rule sml");
@@ -555,7 +555,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cluster_says_itself_who_owns_which_slot() {
+    fn a_cluster_decides_the_owners_of_slots() {
         let shards =
             [cluster_shard("a", 1, 3, &[0..=100, 15495..=15495]), cluster_shard("b", 2, 4, &[101..=15494])];
         let before = Topology::of_cluster(None, 7, &shards).expect("valid");

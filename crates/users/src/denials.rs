@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_happens_again_is_counted_and_comes_to_the_front() {
+    fn a_repeated_denial_is_counted_and_comes_first() {
         let mut log = Denials::default();
         for (object, at_s) in [("a", 0), ("b", 1), ("a", 60), ("b", 62)] {
             log.note(denial(object, at_s));

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn users_are_told_as_redis_tells_them() {
+    fn users_are_described_as_by_redis() {
         for (rules, expected) in [
             ("", "user u off resetchannels -@all"),
             ("on nopass allkeys allchannels +@all", "user u on nopass ~* &* +@all"),
@@ -188,7 +188,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_told_makes_the_same_user() {
+    fn a_description_makes_the_same_user() {
         for rules in [
             "on >secret ~a %W~b &c +@read -get (+@write ~w* &*) (%R~x +select|0)",
             "+@all -@admin -config +config|get",

@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_is_what_acl_list_prints() {
+    fn a_file_equals_the_output_of_acl_list() {
         let text = "user default off\n\n# who reports\n  user bob on >secret ~a* (+get ~b)\r\n";
         let users = Users::parse("users.acl", text.as_bytes()).expect("valid");
         let printed = String::from_utf8(users.to_file()).expect("text");

@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn reading_and_writing_are_told_apart() {
+    fn reading_and_writing_are_distinguished() {
         for (rules, line, passes) in [
             ("+@all %R~a", "get a", true),
             ("+@all %W~a", "get a", false),
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_known_of_a_beginning_must_do() {
+    fn a_prefix_is_permitted_only_if_every_request_is() {
         let set = command::numbered().find(|(_, command)| command.name == "set").expect("in the table").0;
         assert!(user("+set ~a").permits_any(set, b"a"));
         assert!(!user("+set %W~a").permits_any(set, b"a"), "it may yet say GET");

@@ -363,7 +363,7 @@ mod tests {
     }
 
     #[test]
-    fn what_holds_a_password_is_known() {
+    fn rules_with_a_password_are_recognised() {
         for secret in [">a", "<a", "#a", "!a"] {
             assert!(is_secret(secret.as_bytes()), "{secret}");
         }

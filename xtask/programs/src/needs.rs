@@ -145,7 +145,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_missing_is_named_by_its_package() {
+    fn a_missing_program_is_named_by_its_package() {
         let there = Need { probe: &["true"], package: "coreutils" };
         let gone = Need { probe: &["no-such-program-anywhere", "--version"], package: "nowhere" };
         let broken = Need { probe: &["false"], package: "broken" };

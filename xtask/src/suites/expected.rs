@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_expected_is_no_finding() {
+    fn expected_results_are_no_findings() {
         let expected = Expected::parse(LIST).expect("it is a list");
         let run = outcomes(&[
             ("get", Verdict::Passed),

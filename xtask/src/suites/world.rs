@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn what_never_listens_is_told_and_not_tried_for_ever() {
+    fn a_process_that_never_listens_is_reported() {
         let (mut world, log) = world("never");
         let error = world.launch(&log, None, |_| command("false")).expect_err("it ends at once");
         assert!(format!("{error:#}").contains("\"false\" ended with exit status: 1; see "), "{error:#}");

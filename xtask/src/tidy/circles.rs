@@ -195,13 +195,13 @@ mod tests {
     }
 
     #[test]
-    fn a_module_and_what_is_within_it_are_one_house() {
+    fn a_module_and_its_inner_modules_count_as_one() {
         let files = [("crates/a/src/x.rs", "use self::y::Y;"), ("crates/a/src/x/y.rs", "use super::X;")];
         assert_eq!(circle(&files), 0);
     }
 
     #[test]
-    fn what_the_root_gives_on_is_of_the_module_it_comes_from() {
+    fn a_reexport_belongs_to_its_own_module() {
         let files = [
             ("crates/a/src/lib.rs", "mod x; mod y;\npub use x::X;"),
             ("crates/a/src/x.rs", "use crate::y::Y;"),
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn tests_may_use_what_they_like() {
+    fn tests_may_use_any_module() {
         let files = [
             ("crates/a/src/x.rs", "use crate::y::Y;"),
             ("crates/a/src/y.rs", "#[cfg(test)] mod tests { use crate::x::X; }"),

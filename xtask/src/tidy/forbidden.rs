@@ -45,14 +45,14 @@ mod tests {
     }
 
     #[test]
-    fn a_file_says_what_it_is_for() {
+    fn a_file_states_its_purpose() {
         assert_eq!(lines("//! A file.\nfn f() {}"), [0; 0]);
         assert_eq!(lines("fn f() {}"), [1]);
         assert_eq!(lines("#![no_main]\n//! Too late."), [1]);
     }
 
     #[test]
-    fn what_is_forbidden_is_found_wherever_it_stands() {
+    fn forbidden_tokens_are_found_everywhere() {
         let text = "\
 //! A file.
 #[test]

@@ -80,12 +80,12 @@ mod tests {
     }
 
     #[test]
-    fn what_is_permitted_with_a_reason_is_no_finding() {
+    fn a_permission_with_a_reason_is_no_finding() {
         assert_eq!(findings("fn f() {\n    // tidy: allow(sleep): the pause\n}", Some("sleep")), [""; 0]);
     }
 
     #[test]
-    fn what_is_not_permitted_is_found_and_says_how_it_would_be() {
+    fn a_finding_names_its_permission() {
         assert_eq!(
             findings("", Some("sleep")),
             ["a.rs:9: wrong; if it is right here, `// tidy: allow(sleep): why`"]

@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn a_finding_says_what_to_write() {
+    fn a_finding_names_the_correct_word() {
         let expected = "a.rs:1: `slave`: `slave` is not a word of the glossary, say primary, replica";
         assert_eq!(findings("fn slave() {}"), [expected]);
     }

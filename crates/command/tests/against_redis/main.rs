@@ -129,7 +129,7 @@ fn every_command_is_described_as_redis_describes_it() {
 }
 
 #[test]
-fn what_is_learnt_from_a_node_is_what_the_table_says() {
+fn learnt_facts_equal_the_table() {
     let Some(mut node) = start() else { return };
     let server = node.server();
     for command in command::all().filter(|command| command.since.is_in(server)) {
@@ -404,7 +404,7 @@ fn missing_keys_are_an_error_on_any_shard() {
 }
 
 #[test]
-fn what_is_forwarded_gets_exactly_one_reply_and_at_once() {
+fn a_forwarded_command_gets_one_reply_at_once() {
     let Some(mut node) = start() else { return };
     let mut prng = seeded_prng();
     for command in common(&node) {

@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_listener_is_an_address_and_what_is_said_of_it() {
+    fn a_listener_is_an_address_with_options() {
         let place = Place::Tcp("127.0.0.1:6381".parse().expect("an address"));
         let plain = ListenerArg { place, is_tls: false, read_from: None };
         assert_eq!(parsed("127.0.0.1:6381"), plain);
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_listener_is_refused_and_named() {
+    fn an_invalid_listener_is_refused_by_name() {
         let cases = [
             ("", "write an address"),
             ("6381", "write an address"),

@@ -592,7 +592,7 @@ mod tests {
     }
 
     #[test]
-    fn like_sets_what_the_program_has_by_default() {
+    fn like_sets_the_defaults_of_the_program() {
         let like = |program: &str, more: &[&str]| {
             let args = parsed(&[&["--nodes=a:1,b:1,c:1", program], more].concat()).expect("valid");
             let place = args.listen_addr().expect("an address").to_string();
@@ -676,7 +676,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_discovered_has_shards_and_no_nodes_yet() {
+    fn a_discovered_topology_begins_without_nodes() {
         let cluster = parsed(&["--cluster=10.0.0.1:6379,[::1]:6379"]).expect("valid");
         assert_eq!((cluster.databases(), cluster.embedded(7).is_none()), (1, true));
         assert!(cluster.topology().expect("valid").is_cluster());
@@ -698,7 +698,7 @@ mod tests {
     }
 
     #[test]
-    fn refusals_are_plainly_that_names_what_is_wrong() {
+    fn refusals_name_the_fault() {
         let cases: &[(&[&str], &str)] = &[
             (&["--nodes=a:1", "--store-shards=2"], "--store-shards"),
             (&["--store-shards=0"], "--store-shards"),

@@ -44,7 +44,7 @@ fn broken_files_are_reported_with_line_column_and_remedy() {
 }
 
 #[test]
-fn keys_say_what_flags_say() {
+fn keys_and_flags_give_equal_arguments() {
     let cases: &[(&str, &[&str])] = &[
         ("", &[]),
         ("# nothing\n", &[]),
@@ -116,7 +116,7 @@ fn the_command_line_wins_over_the_file() {
 }
 
 #[test]
-fn what_does_not_go_together_is_told_whoever_says_it() {
+fn conflicts_are_found_across_file_and_command_line() {
     let cases: &[(&str, &[&str], &str)] = &[
         (
             "port = 1\nnodes = [\"a:1\"]",
@@ -182,7 +182,7 @@ maxclients = 7\nidle-timeout = 0\ncheck = \"off\"\n";
 }
 
 #[test]
-fn what_is_no_text_is_told_with_the_place_of_the_byte() {
+fn an_invalid_byte_is_reported_with_its_position() {
     let (text, fault) = Document::new(b"port = 1\nzone = \"\xc3\xa4\xff\"".to_vec()).expect_err("not UTF-8");
     let faults = Faults::new(Path::new("F"), &text, vec![fault]);
     assert_eq!(faults.to_string(), "F:2:10: the byte 0xff is not UTF-8; write the file in UTF-8");

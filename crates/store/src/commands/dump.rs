@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_read_again() {
+    fn restored_values_equal_dumped_ones() {
         for bytes in values() {
             let value = rdb::read(&bytes, &keyspace()).expect("a value");
             assert_eq!(written(&value).len(), bytes.len());

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn lengths_of_all_beginnings_are_those_of_the_plain_table() {
+    fn lengths_of_all_prefixes_equal_the_plain_table() {
         let mut prng = Prng::new(17);
         for _ in 0..200 {
             let mut text = |len: u64| {

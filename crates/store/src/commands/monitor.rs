@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_stats_tell_what_is_accounted_for() {
+    fn memory_stats_show_the_account() {
         let mut world = World::new(StoreSettings::default());
         world.ask("SET a 1");
         let used = world.store.memory_used();

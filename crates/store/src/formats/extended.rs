@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn sums_are_those_of_redis() {
+    fn sums_equal_redis_sums() {
         for (one, other, expected) in [
             ("0.1", "0.2", "0.3"),
             ("10.50", "0.1", "10.6"),
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_is_none() {
+    fn text_that_is_no_number_is_none() {
         for text in ["", ".", "-", "1x", " 1", "1e", "nan", "0x", "1e+-1", "1e99999", "1e5000", "1e-10000"] {
             assert_eq!(Extended::parse(text.as_bytes()), None, "{text}");
         }

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_put_in_comes_out() {
+    fn entries_read_back_as_they_were_written() {
         let numbers =
             [0, 127, 128, -1, -4096, 4095, 4096, 32_767, -32_768, 8_388_607, -8_388_608, 1 << 31, i64::MIN];
         let texts = [0, 63, 64, 4095, 4096, 20_000].map(|len| vec![b'x'; len]);

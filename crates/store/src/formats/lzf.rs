@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_compressed_is_decompressed() {
+    fn decompression_inverts_compression() {
         let (mut prng, mut compressor) = (stdx::Prng::new(1), Compressor::default());
         let mut compressed = 0;
         for _ in 0..2_000 {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_none() {
+    fn lzf_that_does_not_fit_is_none() {
         for (bytes, len) in [
             (&b"\x02abc"[..], 4),
             (b"\x02abc", 2),

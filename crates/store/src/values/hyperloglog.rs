@@ -389,7 +389,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_count_is_near_what_was_added_in_both_forms() {
+    fn a_count_is_near_the_number_of_elements_in_both_forms() {
         let mut text = empty();
         for number in 0..50_000_u32 {
             add(&mut text, &number.to_le_bytes()).unwrap();
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dense_form_holds_what_the_sparse_one_held() {
+    fn the_dense_form_keeps_the_registers_of_the_sparse_one() {
         let mut sparse = empty();
         (0..500_u32).for_each(|number| _ = add(&mut sparse, &number.to_le_bytes()));
         let mut dense = sparse.clone();

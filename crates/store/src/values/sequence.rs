@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_sequence_does_what_a_vector_does() {
+    fn a_sequence_behaves_like_a_vector() {
         let mut prng = Prng::new(5);
         let (mut sequence, mut model) = (Sequence::default(), Vec::new());
         for step in 0..20_000_u64 {
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn ranges_are_those_of_a_slice_in_both_directions() {
+    fn ranges_equal_a_slices_ranges_in_both_directions() {
         let mut sequence = Sequence::default();
         (0..1_000).for_each(|number| sequence.push_back(number));
         for (from, to) in [(0, 1_000), (0, 0), (5, 130), (127, 129), (999, 2_000), (1_000, 1_000), (700, 600)]

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_string_is_not_moved_by_what_is_appended() {
+    fn appending_does_not_move_a_huge_string() {
         let mut text = Vec::new();
         grow(&mut text, HUGE_BYTES_MIN);
         let place = text.as_ptr();
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn a_huge_result_is_not_moved_by_what_is_appended() {
+    fn appending_does_not_move_a_huge_result() {
         let source = vec![0xf0; HUGE_BYTES_MIN];
         for bitwise in [Bitwise::Not, Bitwise::And, Bitwise::Or, Bitwise::Xor] {
             let mut result = bitwise.of(&[&source]);

@@ -191,7 +191,7 @@ fn lookups(info: &[u8]) -> Vec<String> {
 }
 
 #[test]
-fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
+fn growing_hyperloglogs_equal_those_of_redis() {
     let Some(mut node) = Node::start_7_0() else { return };
     let (mut prng, mut ours) = (Prng::new(FIRST_SEED), store(1));
     for step in 0..400_u64 {
@@ -221,7 +221,7 @@ fn hyperloglogs_are_those_of_redis_while_they_grow_dense() {
 }
 
 #[test]
-fn a_scan_shows_what_redis_shows() {
+fn a_scan_returns_the_elements_of_redis() {
     let Some(mut node) = Node::start_7_0() else { return };
     let mut ours = store(1);
     let mut run = |line: String| {
@@ -264,7 +264,7 @@ fn a_scan_shows_what_redis_shows() {
 }
 
 #[test]
-fn sums_of_random_numbers_are_those_of_redis() {
+fn sums_of_random_numbers_equal_redis_sums() {
     let Some(mut node) = Node::start_7_0() else { return };
     let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
     println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");

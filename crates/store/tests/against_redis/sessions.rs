@@ -45,7 +45,7 @@ struct World {
 }
 
 #[test]
-fn who_waits_is_served_or_turned_away_as_by_redis() {
+fn waiting_connections_are_served_as_by_redis() {
     let Some(mut world) = World::start() else { return };
     world.begin_anew();
     for line in WAITS.lines().filter(|line| !line.is_empty()) {
@@ -154,7 +154,7 @@ const WAITS: &str = "
 ";
 
 #[test]
-fn many_connections_get_from_the_store_what_redis_gives_them() {
+fn many_connections_get_the_replies_of_redis() {
     let Some(mut world) = World::start() else { return };
     let seed = number_from("SHARDIS_SEED").unwrap_or(FIRST_SEED);
     println!("SHARDIS_SEED={seed} cargo test -p store --test against_redis");

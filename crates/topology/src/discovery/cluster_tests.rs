@@ -49,7 +49,7 @@ fn lines(shards: &[ShardSpec]) -> Vec<String> {
 const ERROR: &[u8] = b"-ERR unknown subcommand 'SHARDS'. Try CLUSTER HELP.\r\n";
 
 #[test]
-fn a_healthy_cluster_is_the_same_by_whatever_it_is_asked() {
+fn all_commands_describe_a_healthy_cluster_alike() {
     let expected = [
         "127.0.0.1:21001 [127.0.0.1:21004] 0-5460",
         "127.0.0.1:21002 [127.0.0.1:21005] 5461-10922",
@@ -75,7 +75,7 @@ fn a_healthy_cluster_is_the_same_by_whatever_it_is_asked() {
 }
 
 #[test]
-fn hosts_are_what_the_cluster_wants_to_be_called() {
+fn hosts_are_the_names_that_the_cluster_announces() {
     let named = Replies {
         info: recorded!("ok-info"),
         nodes: recorded!("hostnames-nodes"),
@@ -206,7 +206,7 @@ fn the_port_is_that_of_the_protocol_we_speak() {
 }
 
 #[test]
-fn what_a_node_complains_of_is_the_reason() {
+fn a_nodes_error_is_the_reason() {
     for (complaint, reason) in [
         (
             "-ERR This instance has cluster support disabled\r\n",
@@ -337,7 +337,7 @@ fn an_empty_primary_can_become_a_replica_with_a_lower_epoch() {
 }
 
 #[test]
-fn primaries_without_slots_follow_those_with_slots() {
+fn primaries_without_slots_come_last() {
     let owners = [member("b", "", 2, &[(10, 19)]), member("c", "", 1, &[(0, 9)])];
     let (newcomer, failed) = (member("a", "", 0, &[]), Member { is_failed: true, ..member("d", "", 0, &[]) });
     let all = [&owners[..], &[newcomer, failed, member("e", "a", 0, &[])]].concat();
@@ -480,7 +480,7 @@ fn world_that_has_grown<'a>(seed: u64) -> World<'a> {
 }
 
 #[test]
-fn whoever_is_slow_is_not_waited_for_alone() {
+fn other_nodes_are_asked_beside_a_slow_one() {
     for seed in 0..20 {
         let mut world = world_that_has_grown(seed);
         show(&mut world, GROWN, 4);
@@ -497,7 +497,7 @@ fn whoever_is_slow_is_not_waited_for_alone() {
 }
 
 #[test]
-fn what_comes_late_is_joined_as_any_answer_is() {
+fn a_late_answer_is_joined_as_any_other() {
     let mut world = world_that_has_grown(1);
     // It is asked twice: it is of an age that does not know SHARDS.
     world.slow.insert("d:1".to_owned(), Duration::from_millis(200));
@@ -760,7 +760,7 @@ fn owners(shards: &[ShardSpec]) -> BTreeMap<u16, String> {
 }
 
 #[test]
-fn no_answer_takes_back_what_is_known_to_be_newer() {
+fn no_answer_reverts_newer_knowledge() {
     for seed in 0..200 {
         let mut model = Model::new(seed);
         let mut map = ClusterMap::default();

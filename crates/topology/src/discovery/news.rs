@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_say_who_has_what_of_whom() {
+    fn changes_name_moved_slots_and_changed_nodes() {
         let before = [shard("a:1", &["a:3"], 0..=99), shard("b:1", &["b:2"], 100..=16383)];
         assert_eq!(changes(&before, &before), Vec::<String>::new());
         let after = [shard("a:3", &[], 0..=99), shard("b:1", &["b:4"], 100..=16382)];

@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn hosts_are_names_addresses_or_those_that_were_asked() {
+    fn hosts_are_names_addresses_or_the_asked_host() {
         let asked = tcp("proxy.example.org", 7000).expect("valid");
         let text = |told, ip| resolve(told, ip, 7001, &asked).map(|address| address.to_string());
         assert_eq!(text(Some("10.0.0.1"), None).as_deref(), Some("10.0.0.1:7001"));

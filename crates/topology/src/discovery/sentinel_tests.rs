@@ -43,7 +43,7 @@ fn a_name_that_a_sentinel_does_not_know_is_no_claim() {
 }
 
 #[test]
-fn roles_are_those_that_nodes_tell() {
+fn roles_are_parsed_from_the_reports_of_nodes() {
     // Redis 7.0.15.
     assert_eq!(parse_role(b"*3\r\n$6\r\nmaster\r\n:797\r\n*0\r\n"), Role::Primary);
     let replica = b"*5\r\n$5\r\nslave\r\n$9\r\n127.0.0.1\r\n:21011\r\n$9\r\nconnected\r\n:797\r\n";
@@ -56,7 +56,7 @@ fn roles_are_those_that_nodes_tell() {
 }
 
 #[test]
-fn messages_are_about_names_and_not_about_what_looks_like_them() {
+fn messages_match_whole_names_only() {
     let names = ["one".to_owned(), "two".to_owned()];
     let message = |text: &str| array(&["pmessage", "*", "+any", text]);
     assert!(is_about(&message("one 127.0.0.1 21011 127.0.0.1 21013"), &names));
@@ -94,7 +94,7 @@ fn a_message_leads_to_the_new_primary_at_once() {
 
 /// A sentinel that starts anew answers questions half a second before it is listened to again.
 #[test]
-fn what_was_said_while_nobody_listened_is_asked_for() {
+fn state_is_asked_for_after_a_missed_event() {
     let (mut world, all) = world();
     world.put("c:1", primary());
     world.kill("s:2");
@@ -207,7 +207,7 @@ fn a_lie_about_a_replica_moves_no_write_to_it() {
 }
 
 #[test]
-fn a_name_that_nobody_knows_is_said_once_and_the_others_serve() {
+fn an_unknown_name_is_reported_once_and_others_serve() {
     let mut world = World::new(discovery(&["s:1"], &["one", "none"]));
     world.put("s:1", sentinel(&said(&[("one", "a:1", 0)])));
     world.put("a:1", primary());

@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn replies_are_told_one_by_one_however_they_arrive() {
+    fn replies_are_reported_singly_however_they_arrive() {
         let (mut talks, conn, sent) = begun(None);
         assert_eq!(sent, b"ask");
         assert_eq!(received(&mut talks, conn, b"+a\r\n*1\r\n"), [Heard::Reply(b"+a\r\n".to_vec())]);
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_greeting_goes_first_and_its_reply_is_nobody_elses() {
+    fn a_greeting_goes_first_and_its_reply_is_its_own() {
         let (mut talks, conn, sent) = begun(Some(b"AUTH x"));
         assert_eq!(sent, b"AUTH xask");
         assert_eq!(received(&mut talks, conn, b"+OK\r\n:1\r\n"), [Heard::Reply(b":1\r\n".to_vec())]);
@@ -298,7 +298,7 @@ mod tests {
     }
 
     #[test]
-    fn who_takes_too_long_is_given_up_and_not_heard_any_more() {
+    fn a_late_peer_is_given_up_and_ignored() {
         let (mut talks, conn, _) = begun(None);
         assert_eq!((talks.deadline(), talks.expire(Instant::from_nanos(8))), (Instant::from_nanos(9), None));
         assert_eq!(talks.expire(Instant::from_nanos(9)), Some(conn));
