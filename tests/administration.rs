@@ -108,7 +108,7 @@ fn worker_of(client: &mut Client) -> usize {
     (id - 1) % 3
 }
 
-/// How many of `clients` each worker has, ascending.
+/// Number of `clients` at each worker, ascending.
 fn spread(clients: &mut [Client]) -> [usize; 3] {
     let mut counts = [0; 3];
     for client in clients {
@@ -187,7 +187,7 @@ fn a_stopped_worker_delays_no_client() {
     assert_eq!(world.proxy.wait().code(), Some(0));
 }
 
-/// How many threads of workers a process has.
+/// Number of worker threads of a process.
 fn workers_of(pid: u32) -> usize {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).unwrap();
     let names = tasks.flatten().flat_map(|task| std::fs::read_to_string(task.path().join("comm")));
@@ -303,7 +303,7 @@ fn wait_holds_up_no_other_client() {
     let (mut waiting, mut other) = (world.connect(), world.connect());
     let id = resp::reply::as_integer(&waiting.command(&[b"CLIENT", b"ID"])).expect("a number");
     waiting.send(b"WAIT 1 0\r\nPING\r\n");
-    // It waits without end, so a client that gets its reply did not wait behind it.
+    // The command waits without end, so a client that gets its reply did not wait behind it.
     poll_until("a client that waits for replicas", || {
         field(&text(&mut other, "INFO clients"), "blocked_clients").starts_with('1').then_some(())
     });

@@ -246,7 +246,7 @@ fn a_node_of_another_cluster_is_refused_with_an_alarm() {
     let options = ["--cluster-enabled", "yes", "--cluster-config-file", text(&config)];
     let options = [&options[..], &["--cluster-require-full-coverage", "no"]].concat();
     let impostor = poll_until("the port to be free", || RedisServer::try_start(our_nodes[0], &options));
-    // It has that slot and gets no request for it, neither before its state is known nor afterwards.
+    // The node has that slot and gets no request for it, neither before its state is known nor afterwards.
     poll_until("refusals", || {
         let said = client.ask("SET b y");
         assert!(said.starts_with('-'), "{said}");
@@ -360,7 +360,7 @@ fn a_primary_that_is_cut_off_is_replaced() {
         promoted_at - cut_at,
         promoted_at.elapsed()
     );
-    // It comes back, still believing to be the primary for a moment, and takes nothing back.
+    // The node comes back, still believes to be the primary for a moment, and reverts nothing.
     network.join_again(0);
     poll_until("its return as a replica", || network.cli(0, &["ROLE"]).starts_with("slave").then_some(()));
     for _ in 0..100 {

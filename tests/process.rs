@@ -215,7 +215,7 @@ fn sigterm_of_an_idle_proxy_ends_it_at_once() {
     assert_eq!(client.ask("PING"), "+PONG\\r\\n");
     world.proxy.signal("TERM");
     client.expect_eof();
-    // It waits for nothing: tests do not wait for ten minutes.
+    // The proxy waits for nothing: tests do not wait for ten minutes.
     assert_eq!(world.proxy.wait().code(), Some(0));
 }
 

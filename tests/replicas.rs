@@ -94,7 +94,7 @@ fn field(info: &str, name: &str) -> Option<String> {
     info.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':').map(str::to_owned))
 }
 
-/// How many times `node` was asked to do `command`.
+/// Number of calls of `command` at `node`.
 fn calls(node: &RedisServer, command: &str) -> u64 {
     calls_at(node.port, command)
 }
@@ -386,7 +386,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
     let (mut writer, key) = (world.connect(), world.key(0));
     writer.ask(&format!("SET {key} v"));
     world.wait_until_replicas_answer(&mut world.connect(), &key);
-    // It hears nothing of its primary any more, but goes on answering: it believes in its link for a minute.
+    // The replica gets nothing from its primary any more, but still answers: it believes in its link for a minute.
     let mut primary = world.primaries[0].connect();
     primary.ask("CONFIG SET client-output-buffer-limit 'replica 0 0 0'");
     world.replicas[0].freeze();
@@ -404,7 +404,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
         (calls(&world.primaries[0], "info") > asked + by_us + 2).then_some(())
     });
     world.replicas[0].thaw();
-    // It is read from again once it has caught up, and not before: then it has the last writes.
+    // The replica is read from again once it has caught up, and not before: then it has the last writes.
     poll_until("the replica to be read from again", || {
         let before = world.count("total_replica_reads");
         let reply = reader.ask("EXISTS large199");
@@ -615,7 +615,7 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
             assert_eq!(theirs.ask(&format!("SET {key} v")), "+OK\\r\\n");
             assert_eq!(ours.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n", "{key}");
         }
-        // It comes back once it has answered, and its keys with it, step by step and to the last.
+        // The node comes back once it has answered, and its keys with it, step by step and to the last.
         nodes[1] = RedisServer::start_on(ports[1]);
         let mut before = 0;
         poll_until("the node to get its keys back", || {

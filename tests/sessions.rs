@@ -152,7 +152,7 @@ const FILLED: &[&str] = &[
     "RPUSH list c",
 ];
 
-/// Those whose replies are of one shape on both sides, while numbers and texts in them are each server's own.
+/// Requests whose replies have the same shape on both sides, with numbers and texts of each server's own.
 const OF_ITS_OWN: &[&str] = &[
     "INFO",
     "INFO SERVER",

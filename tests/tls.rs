@@ -10,7 +10,7 @@ use std::process::Command;
 struct World {
     directory: Directory,
     authority: Authority,
-    /// They live as long as the world does.
+    /// Nodes that live as long as the world does.
     _nodes: Vec<RedisServer>,
     proxy: Proxy,
     tls_port: u16,

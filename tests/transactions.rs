@@ -314,7 +314,7 @@ fn kinds(reply: &str) -> String {
     reply.chars().filter(|symbol| !symbol.is_ascii_digit()).collect()
 }
 
-/// How many clients wait, as the server or the proxy at `client` says.
+/// Number of waiting clients, by the server or the proxy at `client`.
 pub(crate) fn waiting(client: &mut Client) -> usize {
     let info = String::from_utf8(client.command(&[b"INFO", b"clients"])).expect("text");
     let line = info.lines().find_map(|line| line.strip_prefix("blocked_clients:")).expect("the field");

@@ -158,7 +158,7 @@ pub fn run(options: &Options) -> Result<()> {
     if options.is_full() { page::render(&folder) } else { Ok(()) }
 }
 
-/// Those that are called so, or all.
+/// Contestants with these names, or all.
 fn choose(contestants: Vec<Contestant>, names: &[String]) -> Result<Vec<Contestant>> {
     let known: Vec<String> = contestants.iter().map(|contestant| contestant.name.clone()).collect();
     if let Some(name) = names.iter().find(|name| !known.contains(name)) {

@@ -75,7 +75,7 @@ impl By {
         }
     }
 
-    /// How long a primary must be silent, if nothing is said of it: what `shardis local` allows, about.
+    /// Silence of a primary after which it is replaced, by default: about that of `shardis local`.
     fn failover_ms(self) -> u32 {
         match self {
             By::Cluster => 1000,

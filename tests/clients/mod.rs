@@ -88,7 +88,7 @@ tests! {
     }
 }
 
-/// It repeats requests that it takes for not carried out, more often than other libraries do.
+/// The library repeats requests that it takes for not carried out, more often than others do.
 #[test]
 fn go_redis_writes_nothing_twice_when_nodes_cut_connections() {
     run_with("go", "go", "go-redis", Setup::Faults, &WRITES);

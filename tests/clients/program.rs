@@ -7,7 +7,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long a program may take. They take one to ten seconds; the machine may be busy with others.
+/// The longest time of a program. They take one to ten seconds; the machine may be busy with others.
 const TIME_MAX: Duration = Duration::from_secs(120);
 
 /// A running program, which ends with the value.
@@ -129,6 +129,6 @@ fn a_program_is_answered_when_it_asks_for_a_restart() {
 fn a_program_that_fails_is_heard_to_its_end() {
     assert_eq!(listen_to("echo not ok connect: why; exit 3").0, Ok(Some(3)));
     assert_eq!(listen_to("kill -9 $$").0, Ok(None));
-    // It asks and does not wait for the answer.
+    // The program asks and does not wait for the answer.
     assert_eq!(listen_to("echo restart?; exit 1"), (Ok(Some(1)), "restart?".to_owned(), 1));
 }

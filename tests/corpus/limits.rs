@@ -73,7 +73,7 @@ fn the_error_line_arrives_though_the_client_goes_on_sending() {
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 let megabyte = vec![b'x'; 1 << 20];
-                // It ends when the proxy has had enough of it.
+                // The writing ends when the proxy closes the connection.
                 let _ = stream.write_all(b"*2\r\n$4\r\nECHO\r\n$999999999999\r\n");
                 while stream.write_all(&megabyte).is_ok() {}
             });

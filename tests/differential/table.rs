@@ -1,6 +1,6 @@
 //! Every command that is compared, as templates (see `template.rs`), with the way in which replies are compared.
 
-/// How two replies must agree. Errors must be equal byte for byte in any case.
+/// Rule by which two replies must agree. Errors must be equal byte for byte in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Compare {
     /// Byte for byte.

@@ -110,7 +110,7 @@ fn a_wait_begins_and_ends_while_its_worker_is_flooded() {
                 }
             });
         }
-        // They are at it.
+        // Waits until the flood has begun.
         while requests(&mut waiting) < 100_000 {}
         waiting.send(b"BLPOP none 0.01\r\n");
         let reply = waiting.try_read_reply();
@@ -120,7 +120,7 @@ fn a_wait_begins_and_ends_while_its_worker_is_flooded() {
     assert_eq!(reply.as_deref(), Ok(&b"*-1\r\n"[..]));
 }
 
-/// How many requests the proxy has got.
+/// Number of requests that the proxy has got.
 fn requests(client: &mut Client) -> u64 {
     let info = client.command(&[b"INFO", b"stats"]);
     let info = String::from_utf8_lossy(&info);

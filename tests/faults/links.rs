@@ -57,7 +57,7 @@ impl Witness {
         Witness { is_over, served, thread }
     }
 
-    /// It goes on: it was served again, and again.
+    /// Waits until the witness was served twice more.
     fn wait_for_more(&self) {
         let before = self.served.load(Ordering::SeqCst);
         poll_until("healthy shards", || (self.served.load(Ordering::SeqCst) > before + 1).then_some(()));

@@ -103,7 +103,7 @@ fn half_open_handshakes_leave_descriptors_for_nodes() {
         assert!(!reply.contains("too many open files"), "{reply}");
         (reply == "$-1\\r\\n").then_some(())
     });
-    // It may come to a worker that has not found the node yet, but has a place.
+    // The client may come to a worker that has not found the node yet, but has a place.
     poll_until("a newcomer to be served", || {
         let reply = Client::connect(port).ask("GET k");
         assert!(!reply.contains("max number of clients"), "{reply}");

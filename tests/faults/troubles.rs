@@ -25,7 +25,7 @@ fn errors_of_troubled_nodes_reach_clients_verbatim() {
     assert_eq!(admin.ask("CONFIG SET min-replicas-to-write 1"), "+OK\\r\\n");
     meets("-NOREPLICAS ");
     assert_eq!(admin.ask("CONFIG SET min-replicas-to-write 0"), "+OK\\r\\n");
-    // It cannot save any more.
+    // The node cannot save any more.
     std::fs::remove_dir_all(&folder).expect("it is ours");
     admin.ask("BGSAVE");
     poll_until("a save that has failed", || {
@@ -106,7 +106,7 @@ fn a_script_that_does_not_end_is_its_shards_matter_alone() {
         let direct = admin.ask("GET k");
         direct.starts_with("-BUSY ").then_some(direct)
     });
-    // It stands behind the script on the connection that both share: it is answered when that is over.
+    // The request stands behind the script on the shared link: its reply comes when the script has ended.
     client.send_command(&[b"GET", keys[0].as_bytes()]);
     for _ in 0..200 {
         assert_eq!(other.ask(&format!("GET {}", keys[1])), "$1\\r\\nv\\r\\n");

@@ -77,7 +77,7 @@ impl Authority {
     }
 }
 
-/// How a client of a test speaks TLS.
+/// TLS settings of a test's client.
 pub(crate) struct Dialect<'a> {
     /// The authority that it trusts.
     pub(crate) authority: &'a Authority,

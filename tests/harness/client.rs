@@ -59,7 +59,7 @@ impl Client {
         self.wire
     }
 
-    /// How long a read waits before it is a [`ReadError::Timeout`].
+    /// Time after which a read is a [`ReadError::Timeout`].
     pub(crate) fn set_patience(&mut self, patience: Duration) {
         self.stream().set_read_timeout(Some(patience)).expect("a socket takes options");
     }
@@ -211,14 +211,14 @@ impl Client {
     }
 }
 
-/// How a read up to a marker ended.
+/// End of a read up to a marker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     /// The marker came.
     Marker,
     /// The connection was closed in order.
     Closed,
-    /// It was reset.
+    /// The connection was reset.
     Reset,
     /// Neither came.
     Silent,

@@ -33,7 +33,7 @@ struct Shared {
     greeting: Mutex<Option<Vec<u8>>>,
     /// The connections that are open, each with its number.
     open: Mutex<Vec<(u64, TcpStream)>>,
-    /// How many connections there were.
+    /// Number of connections.
     accepted: AtomicU64,
 }
 
@@ -74,7 +74,7 @@ impl FakeNode {
         }
     }
 
-    /// How many connections there were so far; see [`FakeNode::wait_until_closed`].
+    /// Number of connections so far; see [`FakeNode::wait_until_closed`].
     pub(crate) fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }

@@ -35,7 +35,7 @@ fn status_bytes(pid: u32, name: &str) -> Option<u64> {
     line.split_whitespace().nth(1)?.parse::<u64>().ok().map(|kib| kib * 1024)
 }
 
-/// How many files and sockets a process holds open, if the kernel tells.
+/// Number of open files and sockets of a process, if the kernel reports it.
 pub(crate) fn open_files(pid: u32) -> Option<usize> {
     Some(fs::read_dir(format!("/proc/{pid}/fd")).ok()?.count())
 }

@@ -40,7 +40,7 @@ struct Shared {
     faults: AtomicU64,
 }
 
-/// How many writes ended in which way.
+/// Numbers of writes by their outcome.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Writes {
     pub(crate) acknowledged: u64,
@@ -124,7 +124,7 @@ fn wait_for(what: &str, counter: &AtomicU64, more: u64) {
     poll_until(what, || (counter.load(Ordering::SeqCst) >= before + more).then_some(()));
 }
 
-/// How often each element stands in each list, read from the nodes themselves.
+/// Count of each element in each list, read from the nodes themselves.
 fn stored(world: &World) -> HashMap<(String, String), usize> {
     let mut counts = HashMap::new();
     for (node, key) in world.nodes.iter().zip(world.key_on_each("ledger")) {

@@ -144,7 +144,8 @@ pub(crate) fn is_primary(port: u16) -> bool {
     role(port).is_some_and(|role| role.starts_with("*3\\r\\n$6\\r\\nmaster"))
 }
 
-/// Makes the replica at `replica` a primary. One that is not in step yet refuses, and one that was not in time gives the order up after five seconds.
+/// Makes the replica at `replica` a primary. A replica that is not in step yet refuses. One that was too late drops the order
+/// after five seconds.
 pub(crate) fn order_failover(replica: u16) {
     let mut ordered_at: Option<Instant> = None;
     poll_until("an ordered failover", || {

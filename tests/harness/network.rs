@@ -121,7 +121,7 @@ impl Network {
         done
     }
 
-    /// How many packets were lost since [`Network::lose`] was called last.
+    /// Number of lost packets since the last call of [`Network::lose`].
     pub(crate) fn lost(&self, number: usize) -> u64 {
         let mut command = self.inside(number, "nft");
         command.args(["list", "table", "inet", "loss"]);

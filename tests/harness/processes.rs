@@ -54,7 +54,7 @@ impl RedisServer {
 
     fn try_start_program(program: &str, port: u16, options: &[&str]) -> Option<RedisServer> {
         let mut command = Command::new(program);
-        // It would load another test's snapshot: a replica writes one, even with an empty `--save`.
+        // The default name would load another test's snapshot: a replica writes one, even with an empty `--save`.
         let snapshot = format!("shardis-test-{}-{port}.rdb", std::process::id());
         command
             .args(["--port", &port.to_string(), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no"])
@@ -165,7 +165,7 @@ impl Proxy {
         poll_until("the end of the proxy", || self.process.ended())
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.process.ended()
     }
@@ -257,7 +257,7 @@ impl Process {
         self.output.lock().expect("no reader panics").clone()
     }
 
-    /// How it ended, if it did.
+    /// Its exit status, if it has ended.
     pub(crate) fn ended(&mut self) -> Option<ExitStatus> {
         self.child.try_wait().expect("our child can be waited for")
     }

@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 use stdx::Prng;
 
-/// How a network is.
+/// Properties of a network.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Weather {
     /// From one end to the other.
@@ -93,12 +93,12 @@ impl Relay {
         open.len()
     }
 
-    /// How many connections there were so far.
+    /// Number of connections so far.
     pub(crate) fn accepted(&self) -> u64 {
         self.shared.accepted.load(Ordering::SeqCst)
     }
 
-    /// How many bytes for the node have come so far; they may be on their way yet.
+    /// Number of bytes for the node so far; they may still be under way.
     pub(crate) fn taken(&self) -> u64 {
         self.shared.taken.load(Ordering::SeqCst)
     }
@@ -171,7 +171,7 @@ impl Line {
 
     /// Carries bytes until either side ends, and tells `note` how many have come.
     fn carry(mut self, mut from: TcpStream, to: usize, link: &Arc<Link>, note: impl Fn(usize)) {
-        // A piece is on its way while the next is read.
+        // A piece is under way while the next is read.
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();
         let delivering = Arc::clone(link);
         let delivery = std::thread::spawn(move || {

@@ -8,7 +8,7 @@ use std::sync::LazyLock;
 /// The reference for shardis's own words: Redis 7.0.
 pub(crate) const REFERENCE: &str = "redis-server";
 
-/// How it is started.
+/// The program that starts nodes.
 pub(crate) fn program() -> &'static str {
     &SERVER.0
 }

@@ -7,7 +7,7 @@ use std::net::{Shutdown, TcpStream};
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 
-/// A connected stream that blocks, but not for ever.
+/// A connected stream that blocks for a limited time.
 pub(crate) enum Wire {
     Tcp(TcpStream),
     Tls(Box<StreamOwned<ClientConnection, TcpStream>>),

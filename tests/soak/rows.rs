@@ -155,7 +155,7 @@ fn leave_while_waiting(scene: &mut Scene, _: &Load, prng: &mut Prng) {
     };
     poll_until("clients to wait", || (blocked() >= LEAVING).then_some(()));
     waiting.into_iter().for_each(Client::reset);
-    // Those of the load wait as well, now and then.
+    // Clients of the load wait as well, now and then.
     poll_until("clients to be gone", || (blocked() <= POPPING as u64).then_some(()));
     let mut client = scene.world.connect();
     let pushed = client.command(&[b"RPUSH", key.as_bytes(), b"element"]);

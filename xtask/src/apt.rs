@@ -12,7 +12,7 @@ pub(crate) struct Apt {
 }
 
 impl Apt {
-    /// Those of `sources`, as in a `sources.list`. They are empty until [`Apt::command`] has done `update`.
+    /// An apt-get with the lists of `sources`, as in a `sources.list`. They are empty until [`Apt::command`] has done `update`.
     pub(crate) fn new(folder: PathBuf, sources: &str) -> Result<Apt> {
         std::fs::create_dir_all(folder.join("lists/partial"))?;
         std::fs::write(folder.join("sources.list"), sources)?;

@@ -18,7 +18,7 @@ use programs::process::{self, cargo, command, root, target_dir};
 /// By this variable the tests learn where the programs are.
 pub(crate) const LOCATION: &str = "SHARDIS_CLIENTS";
 
-/// How long one language may take: what hangs at a registry must not hang the tests. All took two minutes on two cores.
+/// The longest time of one language: a registry that hangs must not hang the tests. All took two minutes on two cores.
 const BUILD_TIME_MAX: Duration = Duration::from_secs(600);
 
 /// The languages to prepare.
@@ -133,7 +133,7 @@ impl Language {
             Language::Php => not_in_path("php").or_else(php_libraries_absence),
             Language::Python => PYTHON.absence(),
             Language::Ruby => not_in_path("ruby").or_else(ruby_libraries_absence),
-            // It is what runs us.
+            // Rust runs this program, so it is installed.
             Language::Rust => None,
         }
     }
@@ -155,7 +155,7 @@ impl Language {
     }
 }
 
-/// How a program is started.
+/// The command line of a program.
 struct Start {
     /// The name of the script: the language, and a suffix where it has several programs.
     launcher: String,

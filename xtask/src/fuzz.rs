@@ -1,9 +1,11 @@
 //! `cargo xtask fuzz`: every fuzz target for a short while.
 //!
-//! It needs no nightly toolchain: RUSTC_BOOTSTRAP lets the stable compiler take the one flag that is not stable,
-//! `-Zsanitizer`. To do without AddressSanitizer does not work, although nothing that is fuzzed is `unsafe`: its hooks
-//! show libFuzzer what slices are compared with. `assert!(!input.starts_with(b"*9$xy"))` was refuted after 358 inputs
-//! with it, and not after 65 million without. Debug assertions and overflow checks are on.
+//! No nightly toolchain is needed: RUSTC_BOOTSTRAP lets the stable compiler take the one flag that is not stable,
+//! `-Zsanitizer`.
+//!
+//! AddressSanitizer is needed, although no fuzzed code is `unsafe`: its hooks show libFuzzer the operands of comparisons of
+//! slices. `assert!(!input.starts_with(b"*9$xy"))` was refuted after 358 inputs with it, and not after 65 million without.
+//! Debug assertions and overflow checks are on.
 
 use std::path::Path;
 use std::process::Command;
@@ -28,7 +30,7 @@ const INSTRUMENTATION: [&str; 9] = [
     "-Cllvm-args=-simplifycfg-branch-fold-threshold=0",
 ];
 
-/// How long to look.
+/// Duration of the fuzzing.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Seconds per target
@@ -89,7 +91,7 @@ fn run_target(target: &str, program: &Path, seconds: u32) -> Result<()> {
     Ok(())
 }
 
-/// How many inputs were tried, by libFuzzer's own count.
+/// Number of tried inputs, by libFuzzer's own count.
 fn inputs(log: &str) -> Result<u64> {
     let count = log.lines().find_map(|line| line.strip_prefix("stat::number_of_executed_units:"));
     count.context("libFuzzer does not say what it did")?.trim().parse().context("libFuzzer's count")

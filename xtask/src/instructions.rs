@@ -22,7 +22,7 @@ const BASELINE_PATH: &str = "bench/instructions.txt";
 /// unrelated changes that move the compiler's choices of inlining by a few per cent (without LTO: 5).
 const TOLERANCE_PER_MILLE: u64 = 30;
 
-/// How to run.
+/// Options of `cargo xtask instructions`.
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
     /// Storage of the new counts
@@ -138,7 +138,7 @@ enum Verdict {
     Same,
     Dearer,
     Cheaper,
-    /// It has nothing to be compared with.
+    /// The count has no counterpart.
     Strange,
 }
 

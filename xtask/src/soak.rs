@@ -10,7 +10,7 @@ use programs::process::{self, cargo, target_dir};
 
 use crate::builds;
 
-/// How long, and which faults.
+/// Duration and faults.
 #[derive(clap::Args)]
 pub(crate) struct Options {
     /// Minutes of faults

@@ -1,4 +1,4 @@
-//! How fast this machine is at the moment. Limits of real time for other projects' tests are stretched by it.
+//! Present speed of this machine. Limits of real time for other projects' tests are stretched by it.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use stdx::Prng;
 /// Count of random numbers that each thread draws.
 const NUMBERS: u64 = 40_000_000;
 
-/// How long the threads take on the machine for which limits are written: two quiet cores of 2.5 GHz.
+/// Time of the threads on the machine for which limits are written: two quiet cores of 2.5 GHz.
 const USUAL: Duration = Duration::from_millis(250);
 
 /// `limit`, and as much longer as this machine is slower than usual. A faster machine changes nothing.
@@ -22,12 +22,12 @@ pub(crate) fn stretched(limit: Duration) -> Duration {
     limit.mul_f64(slowness)
 }
 
-/// How much longer than usual.
+/// Factor to the usual time.
 fn slowness(took: Duration) -> f64 {
     (took.as_secs_f64() / USUAL.as_secs_f64()).max(1.0)
 }
 
-/// How long as many threads take as run parts of suites.
+/// Time of as many threads as run parts of suites.
 fn measure() -> Duration {
     let start = Instant::now();
     std::thread::scope(|scope| {
@@ -41,7 +41,7 @@ fn measure() -> Duration {
     start.elapsed()
 }
 
-/// How many parts of suites, or tests, run at the same time: most of them wait most of the time.
+/// Number of parts of suites, or tests, that run at the same time: most of them wait most of the time.
 pub(crate) fn threads() -> usize {
     2 * std::thread::available_parallelism().map_or(2, usize::from)
 }

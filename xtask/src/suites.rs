@@ -84,7 +84,7 @@ struct Suite {
     tool: &'static [&'static str],
     /// The port that the proxy must have, if the suite has one written in. If it is taken, the suite is skipped.
     port: Option<u16>,
-    /// How shardis is set up for it in `cargo xtask test`; no way if the suite is too slow for that.
+    /// Setups of shardis in `cargo xtask test`; none if the suite is too slow for that.
     quick: &'static [Setup],
     /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
     parts: fn(bool) -> Result<Vec<Part>>,
@@ -101,12 +101,12 @@ impl Suite {
     }
 }
 
-/// How shardis is set up.
+/// Setup of shardis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Setup {
     /// Requests with keys of several shards are refused if they cannot be split: the default.
     Refuse,
-    /// They are carried out, and so are transactions.
+    /// Commands over several shards are carried out, and so are transactions.
     Emulate,
 }
 
@@ -282,7 +282,7 @@ fn choose(options: &Options) -> (Vec<Chosen>, Vec<String>) {
     (chosen, skipped)
 }
 
-/// How shardis is set up for `suite`.
+/// Setups of shardis for `suite`.
 fn setups(suite: &Suite, options: &Options) -> &'static [Setup] {
     let is_compared = !options.direct && !options.stores;
     if options.quick && (is_compared || suite.quick.is_empty()) {
@@ -348,7 +348,7 @@ fn run_all(chosen: &[Chosen], binary: &Path, options: &Options) -> Result<Vec<Ru
                     let (start, name) = (Instant::now(), part.name.clone());
                     let outcomes = run_part(part, chosen, binary, options).context(name);
                     jobs.finish(port);
-                    // It fails only if the receiver is gone, which outlives this scope.
+                    // Sending fails only if the receiver is gone, which outlives this scope.
                     let _ = tell.send((place, outcomes, start.elapsed()));
                 }
             });
@@ -397,7 +397,7 @@ fn run_part(part: Part, chosen: Chosen, binary: &Path, options: &Options) -> Res
     (part.run)(&world)
 }
 
-/// Prints the table, and compares with the lists or writes them. Gives the differences, a line for each.
+/// Prints the table, and compares with the lists or writes them. Returns the differences, a line for each.
 fn report(chosen: &[Chosen], runs: &[Run], options: &Options) -> Result<Vec<String>> {
     let mut differences = Vec::new();
     let mut table = String::from("\nsuite              passed  failed  skipped  seconds\n");

@@ -36,7 +36,7 @@ use words::{GLOSSARY_PATH, Glossary};
 /// The exceptions to the sizes, relative to the root.
 const RATCHET_PATH: &str = "xtask/ratchet.txt";
 
-/// How to run.
+/// Options of `cargo xtask tidy`.
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
     /// New entries in xtask/ratchet.txt, where the code became better

@@ -1,8 +1,8 @@
 //! Our tests with a valkey-server as nodes, those that find differences between servers: random requests, every command, and
 //! the table's facts about them.
 //!
-//! It is the one in PATH, or Debian's, which for older releases is among the backports. That is downloaded and unpacked in
-//! `target/valkey`, and installed nowhere. Where it cannot be had, that is said, and is no failure.
+//! The program is the one in PATH, or Debian's, which for older releases is among the backports. The package is downloaded and
+//! unpacked in `target/valkey`, and installed nowhere. A missing package is reported, and is no failure.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -40,7 +40,7 @@ pub(crate) fn run() -> Result<Option<String>> {
     Ok(None)
 }
 
-/// One that can be started here.
+/// A program that can be started here.
 fn find() -> Result<PathBuf> {
     let installed = PathBuf::from("valkey-server");
     if starts(&installed) {

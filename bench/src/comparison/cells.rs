@@ -50,7 +50,7 @@ pub(super) enum Load {
     Beside { depth: u32 },
     /// Two workers on both cores beside one worker on both cores.
     Workers { test: Test, depth: u32 },
-    /// How much memory it takes.
+    /// The memory of a process.
     Memory(Memory),
 }
 
@@ -155,7 +155,7 @@ pub(super) fn all() -> Vec<Cell> {
     [saturated(), real(), values(), clients(), latency(), workers(), memory()].concat()
 }
 
-/// Those of `cells` that one of the globs in `globs`, separated by commas, names.
+/// The cells that one of the globs in `globs`, separated by commas, names.
 pub(super) fn choose(cells: Vec<Cell>, globs: &str) -> Result<Vec<Cell>> {
     let mut chosen = vec![false; cells.len()];
     for glob in globs.split(',') {

@@ -69,7 +69,7 @@ enum Kind {
     },
 }
 
-/// One that runs, or the node that stands in its place.
+/// A running contestant, or the node that stands in its place.
 pub(super) struct Started {
     /// Where the load goes.
     pub(super) port: u16,
@@ -96,7 +96,7 @@ const RIVALS: [(&str, Kind, &[Need]); 3] = [
 /// Longer than any pause between requests at the rates of the cells.
 const BUSY_POLL: &str = "--busy-poll=1000";
 
-/// Those that are on this machine, and a line for each that is not.
+/// The contestants on this machine, and a line for each that is missing.
 pub(super) fn find(
     ours: &Path,
     others: &[PathBuf],

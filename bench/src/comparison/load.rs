@@ -45,7 +45,7 @@ pub(super) fn benchmark_words(real: Real, port: u16, requests: u64) -> Vec<Strin
     );
     let mut words: Vec<String> = words.split(' ').map(String::from).collect();
     if test == Test::Mget {
-        // It has no test of that name.
+        // redis-benchmark has no test of that name.
         words.push("mget".into());
         words.extend((0..KEYS).map(|_| "key:__rand_int__".into()));
     } else {
@@ -67,7 +67,7 @@ pub(super) fn output(command: &mut Command) -> Result<String> {
     let complaints = String::from_utf8_lossy(&output.stderr).into_owned();
     match complaints.lines().last() {
         _ if output.status.success() => {}
-        // It begins with the program's name, and says more than how it was called.
+        // The text begins with the program's name, and says more than its arguments would.
         Some(last) => bail!("{last}"),
         None => bail!("`{program}` ended with {}", output.status),
     }
@@ -132,7 +132,7 @@ pub(super) fn flush(port: u16) -> Result<()> {
     Ok(())
 }
 
-/// How many commands the node at `port` has carried out since it began.
+/// Number of commands that the node at `port` has carried out since it began.
 pub(super) fn commands_processed(port: u16) -> Result<u64> {
     let mut conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     conn.write_all(b"INFO stats\r\n")?;

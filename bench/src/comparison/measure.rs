@@ -64,7 +64,7 @@ pub(super) struct Ready {
     contestant: Contestant,
     /// If it runs for the whole cell.
     started: Option<Started>,
-    /// How it is started and driven, as one would type it.
+    /// Its commands, as one would type them.
     pub(super) command: String,
     pub(super) load: String,
     plan: Plan,

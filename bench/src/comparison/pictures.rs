@@ -124,7 +124,7 @@ fn label(entry: &Entry) -> String {
     }
 }
 
-/// How a figure is written beside its bar, and in tables.
+/// Format of a figure beside its bar, and in tables.
 pub(super) fn unit(metric: Metric) -> Unit {
     match metric {
         Metric::RequestsPerSecond | Metric::RateWanted => Unit::Thousands,

@@ -52,7 +52,7 @@ impl Machine {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct CellRun {
     pub(super) name: String,
-    /// When it began, UTC.
+    /// Time of its beginning, UTC.
     pub(super) at: String,
     /// About how long one measurement took.
     pub(super) seconds: f64,
@@ -64,9 +64,9 @@ pub(super) struct CellRun {
 pub(super) struct Entry {
     pub(super) contestant: String,
     pub(super) role: Role,
-    /// How it was started, with its configuration file below.
+    /// Its command, with its configuration file below.
     pub(super) command: String,
-    /// How it was driven.
+    /// The command of its load.
     pub(super) load: String,
     /// A measurement per round.
     pub(super) rounds: Vec<Figures>,
@@ -106,7 +106,7 @@ pub(super) enum Metric {
     P99Us,
     P999Us,
     MaxUs,
-    /// How late the generator itself sent, at worst: latencies below this say nothing.
+    /// The highest delay of the generator itself: latencies below this say nothing.
     LateUs,
     /// Resident bytes per idle client, above the start.
     BytesPerClient,

@@ -26,7 +26,7 @@ const COLUMNS: [(&str, Metric, Unit); 14] = [
     ("calls/req", Metric::SyscallsPerRequest, Unit::Micros),
 ];
 
-/// How a figure is written.
+/// Format of a figure.
 #[derive(Clone, Copy)]
 pub(super) enum Unit {
     Micros,
@@ -94,7 +94,7 @@ pub(super) fn text(run: &Run) -> String {
     text + &commands(run)
 }
 
-/// How everything was started and driven.
+/// The commands of all processes.
 fn commands(run: &Run) -> String {
     let mut text = String::from(
         "\n# How each was started and driven, in the last round of each cell. A configuration is shown where it is used\n\

@@ -15,10 +15,10 @@ use super::cells::NODES;
 use super::load;
 use super::machine::{self, Place};
 
-/// How long a process may take until it listens: milliseconds are usual.
+/// Time within which a process must listen: milliseconds are usual.
 const READY_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// How long one may take to end before it is killed: it has nothing to lose.
+/// Time within which a process must end before it is killed: it has nothing to lose.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Between two looks at a process.
@@ -122,7 +122,7 @@ impl Generator {
 
 impl Drop for Generator {
     fn drop(&mut self) {
-        // It has ended, unless we did not come to ask it for its report.
+        // The process has ended, unless its report was never asked for.
         let _ = self.child.kill().and_then(|()| self.child.wait());
     }
 }
@@ -162,7 +162,7 @@ impl Nodes {
         self.children.iter().try_for_each(|&(port, _)| load::flush(port))
     }
 
-    /// How many commands all of them have carried out.
+    /// Number of commands that all of them have carried out.
     pub(super) fn commands_processed(&self) -> Result<u64> {
         self.children.iter().map(|&(port, _)| load::commands_processed(port)).sum()
     }

@@ -11,7 +11,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use super::load::output;
 use super::machine::{self, Place};
 
-/// How long strace may take to attach.
+/// Time for strace to attach.
 const ATTACH_PAUSE: Duration = Duration::from_millis(300);
 
 /// System calls of the processes `family` while `words` run on the core of the load; `None` if no tool here can count them. The
@@ -56,7 +56,7 @@ fn with_strace(ids: &[String], words: &[String], folder: &Path) -> Result<u64> {
     let mut load = machine::placed(Place::Load, Path::new(&words[0]));
     let outcome = output(load.args(&words[1..]));
     if let Some(pid) = Pid::from_raw(strace.id().cast_signed()) {
-        // It writes its table when it is interrupted.
+        // strace writes its table when it is interrupted.
         let _ = kill_process(pid, Signal::INT);
     }
     strace.wait()?;

@@ -50,7 +50,7 @@ impl Drop for Direct {
     fn drop(&mut self) {
         self.shared.is_over.store(true, Ordering::Relaxed);
         for thread in self.threads.drain(..) {
-            // It does not panic.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }

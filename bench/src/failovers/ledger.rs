@@ -32,9 +32,9 @@ fn pause_of(client: usize, turn: usize) -> Duration {
 /// Outcome of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Outcome {
-    /// It was carried out.
+    /// The request was carried out.
     Done,
-    /// It was not carried out, and its client got an error that says so.
+    /// The request was not carried out, and its client got an error that says so.
     Refused,
     /// Nobody knows.
     Unknown,

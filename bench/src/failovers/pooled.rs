@@ -52,7 +52,7 @@ pub(super) struct Pool {
 /// The slowest latency: clients give up earlier.
 const SLOWEST: Duration = Duration::from_secs(10);
 const PERCENTILES: [f64; 3] = [50.0, 99.0, 99.9];
-/// How often the rounds are drawn anew: the ends of the interval then rest on 25 draws each.
+/// Number of times that the rounds are drawn anew: the ends of the interval then rest on 25 draws each.
 const DRAWS: usize = 1000;
 /// The same for each run, so that reports on kept rounds do not change.
 const SEED: u64 = 1;

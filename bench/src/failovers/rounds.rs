@@ -18,7 +18,7 @@ use super::pooled::{Sides, Times};
 use super::scene::{Scene, Strangers, ask, pause};
 use super::strain::Strain;
 
-/// How a primary is taken away.
+/// Kind of fault that takes a primary away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Kind {
@@ -26,7 +26,7 @@ pub(crate) enum Kind {
     Killed,
     /// SIGSTOP, and SIGCONT then: it does not know that it is none any more.
     Frozen,
-    /// It gets the order to hand over, as for maintenance.
+    /// The primary gets the order to hand over, as for maintenance.
     Asked,
     /// Nothing, for as long as it takes to replace one that was killed.
     #[value(skip)]
@@ -67,7 +67,7 @@ pub(super) struct Round {
     /// From then on until a request to that shard succeeded; 0 if one did that was under way.
     pub(super) gap_ms: f64,
     pub(super) felt: Felt,
-    /// How many acknowledged writes are not there any more.
+    /// Number of acknowledged writes that are missing.
     pub(super) lost: i64,
     /// With which words requests were refused, and when.
     pub(super) refusals: Vec<Refused>,
@@ -92,7 +92,7 @@ pub(super) struct Healthy {
     pub(super) outage: Sides,
     /// Until all was as before.
     pub(super) whole: Sides,
-    /// Those of clients that ask nodes themselves, until the topology has settled.
+    /// The sides of clients that ask nodes themselves, until the topology has settled.
     pub(super) direct: Sides,
 }
 
@@ -105,7 +105,7 @@ pub(super) struct Felt {
     pub(super) unknown: usize,
     /// Errors of the other shards.
     pub(super) failed_elsewhere: usize,
-    /// How many of the other shards' requests there were.
+    /// Number of requests to the other shards.
     pub(super) requests_elsewhere: usize,
     /// Their 99th percentile, now and before.
     pub(super) p99_us: f64,
@@ -185,7 +185,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Since the last call; `entries` were taken before.
+    /// Events since the last call; `entries` were taken before.
     fn of(scene: &Scene, load: &Load, mut entries: Vec<Entry>) -> Seen {
         entries.extend(load.take_entries());
         let refusals = load.take_refusals();

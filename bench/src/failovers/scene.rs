@@ -319,7 +319,7 @@ impl Strangers {
 impl Drop for Strangers {
     fn drop(&mut self) {
         for node in [0, 1] {
-            // It may have ended by itself.
+            // The node may have ended by itself.
             let _ = self.end(node);
         }
         let _ = std::fs::remove_dir_all(&self.folder);
@@ -330,7 +330,7 @@ impl Drop for Scene {
     fn drop(&mut self) {
         for node in &mut self.nodes {
             if let Some(mut child) = node.child.take() {
-                // It may have ended by itself.
+                // The process may have ended by itself.
                 let _ = child.kill();
                 let _ = child.wait();
             }
@@ -368,7 +368,7 @@ pub(super) fn ask<T: redis::FromRedisValue>(address: &str, words: &[&str]) -> Op
     command.query(&mut connection).ok()
 }
 
-/// A connection that gives up in time.
+/// A connection with timeouts.
 pub(super) fn connect(address: &str) -> Result<redis::Connection> {
     let client = redis::Client::open(format!("redis://{address}/"))?;
     let connection = client.get_connection_with_timeout(ANSWERED_IN)?;

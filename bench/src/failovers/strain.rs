@@ -68,7 +68,7 @@ impl Drop for Watch {
     fn drop(&mut self) {
         self.is_over.store(true, Ordering::Relaxed);
         if let Some(thread) = self.thread.take() {
-            // It does not panic.
+            // The thread does not panic.
             let _ = thread.join();
         }
     }

@@ -32,7 +32,7 @@ pub fn write(question: About, request: &Request<'_>, resp3: bool, out: &mut Vec<
     }
 }
 
-/// How many commands are listed, without subcommands.
+/// Number of listed commands, without subcommands.
 pub fn count() -> usize {
     listed().count()
 }

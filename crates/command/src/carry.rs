@@ -1,8 +1,8 @@
-//! How a command is carried: the decision that the table makes for each command.
+//! The way of a command to the nodes and back: the decision that the table makes for each command.
 //!
 //! Values only. The core knows their meaning on the wire; `error` has the texts of refusals.
 
-/// How requests of a command reach the nodes, and how the client gets its one reply.
+/// The way of a command's requests to the nodes, and of its one reply to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
     /// Byte for byte to the shard that owns the keys; refused with CROSSSLOT if they live on several shards. A request
@@ -43,7 +43,7 @@ pub enum Carry {
 /// The emulation of a request whose keys live on several shards, if the operator enables it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Across {
-    /// It is refused in any case.
+    /// The request is refused in any case.
     #[default]
     Refused,
     /// The values of its keys are read, and the result is written to its shard.
@@ -58,7 +58,7 @@ pub enum Across {
     ReadByGroup,
 }
 
-/// How the replies of several shards become one. The first error of any shard is the reply instead.
+/// Rule that makes one reply of those of several shards. The first error of any shard is the reply instead.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merge {
     /// Integers, added up.
@@ -92,7 +92,7 @@ impl Merge {
     }
 }
 
-/// How what several nodes tell of themselves becomes one reply.
+/// Rule that makes one report of those of several nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Report {
     /// SLOWLOG GET: entries of all shards, the newest first, as many as were asked for.
@@ -161,7 +161,7 @@ pub enum Transaction {
     Unwatch,
 }
 
-/// How requests of the operator reach the nodes.
+/// The way of an operator's requests to the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Admin {
     /// To every shard, as [`Carry::AllShards`].
@@ -235,9 +235,9 @@ pub enum Local {
     Cluster(ClusterQuestion),
     /// ACL: the users and their permissions.
     Acl(AclQuestion),
-    /// SUBSCRIBE and its kin.
+    /// SUBSCRIBE and its relatives.
     Subscribe(Topic),
-    /// UNSUBSCRIBE and its kin.
+    /// UNSUBSCRIBE and its relatives.
     Unsubscribe(Topic),
     /// MONITOR: requests of all clients are shown from now on.
     Monitor,
@@ -267,7 +267,7 @@ pub enum Topic {
 impl Topic {
     /// All kinds.
     pub const ALL: [Topic; 3] = [Topic::Channel, Topic::Pattern, Topic::ShardChannel];
-    /// How many there are: for tables by `kind as usize`.
+    /// Number of topics: for tables by `kind as usize`.
     pub const COUNT: usize = Topic::ALL.len();
 
     /// Redis's command, which is also how its answer begins.
@@ -319,7 +319,7 @@ pub enum ClientTask {
     Unblock,
     /// No client's requests are carried out for a while.
     Pause,
-    /// They are again.
+    /// Requests are carried out again.
     Unpause,
     /// The client receives invalidations of keys from now on.
     Track,

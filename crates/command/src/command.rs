@@ -15,8 +15,8 @@ use crate::since::Since;
 pub struct Command {
     /// Redis's full name, lower case: `get`, `object|encoding`.
     pub name: Cow<'static, str>,
-    /// How many arguments a request has, the name counted, and for a subcommand its container's too. Negative: the
-    /// least number.
+    /// Number of arguments of a request, the name counted, and for a subcommand its container's too. Negative: the least
+    /// number.
     pub arity: i32,
     /// Redis's flags.
     pub flags: Flags,
@@ -26,7 +26,7 @@ pub struct Command {
     pub tips: Tips,
     /// Where the keys are.
     pub keys: Keys,
-    /// How we carry it.
+    /// Its way to the nodes.
     pub carry: Carry,
     /// Its emulation if its keys live on several shards and it is not split.
     pub across: Across,

@@ -6,11 +6,11 @@ use resp::Request;
 /// An empty keyspace for one command. Values are brought together in it, the command runs, and its results are taken out
 /// again. Nothing in it outlives the command.
 pub trait Evaluator {
-    /// Gives `key` the value that DUMP wrote as `payload`, until `expires_at_ms` if it expires. A value that expired before
-    /// now is left out. False if the payload has an unknown form or version.
+    /// Stores the value of the DUMP `payload` under `key`, until `expires_at_ms` if it expires. A value that expired before now
+    /// is left out. Returns false if the payload has an unknown form or version.
     fn load(&mut self, key: &[u8], payload: &[u8], expires_at_ms: Option<u64>) -> bool;
 
-    /// Gives `key` a text, until `expires_at_ms` if it expires.
+    /// Stores a text under `key`, until `expires_at_ms` if it expires.
     fn put_text(&mut self, key: &[u8], text: &[u8], expires_at_ms: Option<u64>);
 
     /// Runs `request` and appends its reply, in RESP3 or RESP2.

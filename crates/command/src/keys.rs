@@ -116,7 +116,7 @@ pub enum ByHand {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct KeysError;
 
-/// How to find the keys of one command.
+/// Rules that find the keys of one command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Keys {
     /// Redis's specs, in Redis's order.
@@ -340,7 +340,7 @@ impl<'a> Args<'a> {
         Args { request: *request, skipped: skipped.min(request.len()) }
     }
 
-    /// How many there are.
+    /// Number of arguments.
     pub(crate) fn len(&self) -> usize {
         self.request.len() - self.skipped
     }

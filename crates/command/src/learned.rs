@@ -175,7 +175,7 @@ fn legacy_spec([first, last, step]: [i64; 3]) -> Option<KeySpec> {
     Some(KeySpec { begin, find, flags: KeyFlags::default(), note: None })
 }
 
-/// How to carry a command of which only Redis's facts are known.
+/// The way of a command of which only Redis's facts are known.
 fn carry(command: &Command) -> Carry {
     let (flags, tips) = (command.flags, command.tips);
     let connection = Flags::NO_AUTH.and(Flags::NO_MULTI).and(Flags::ASKING);

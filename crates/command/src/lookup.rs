@@ -45,7 +45,7 @@ pub fn find(name: &[u8]) -> Option<&'static Command> {
 pub struct Number(u16);
 
 impl Number {
-    /// How many there are.
+    /// Number of commands.
     pub const COUNT: usize = LINES + 2;
     /// All learnt commands together.
     pub const LEARNED: Number = Number(LINES as u16);
@@ -174,7 +174,7 @@ impl Entry {
     const EMPTY: Entry = Entry { key: [0; 3], command: None, number: Number::NONE, has_subcommands: false };
 }
 
-/// How many lines the table has, subcommands counted.
+/// Number of lines of the table, subcommands counted.
 const LINES: usize = {
     let mut lines = 0;
     let mut section = 0;

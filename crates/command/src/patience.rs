@@ -16,8 +16,8 @@ use crate::keys::is_word;
 const SHORTEST: Duration = Duration::from_millis(1);
 
 impl Wait {
-    /// How long a node may take to answer `request`, whose number of arguments fits, beyond its usual time;
-    /// [`Duration::MAX`] for ever. `None` if it does not wait at all.
+    /// Time that a node may take to answer `request` beyond its usual time; [`Duration::MAX`] for no end. The request's number
+    /// of arguments must fit. `None` if it does not wait at all.
     pub fn patience(self, request: &Request<'_>) -> Option<Duration> {
         match self {
             Wait::Untold => Some(Duration::MAX),
@@ -25,8 +25,8 @@ impl Wait {
         }
     }
 
-    /// Appends `request`, whose number of arguments fits, so changed that it waits for `left` and no longer. One that waits
-    /// for ever is left as it is.
+    /// Appends `request`, whose number of arguments fits, changed so that it waits for `left` and no longer. An endless wait
+    /// stays unchanged.
     pub fn shorten(self, request: &Request<'_>, left: Duration, out: &mut Vec<u8>) {
         let left = left.max(SHORTEST);
         let places: Vec<usize> = self.places(request).collect();
@@ -51,7 +51,7 @@ impl Wait {
         fixed.into_iter().chain(options.into_iter().flatten())
     }
 
-    /// The time that the argument at this place says; 0 is for ever.
+    /// The time in the argument at this place; 0 has no end.
     fn time_at(self, request: &Request<'_>, at: usize) -> Duration {
         let known = request.get(at).and_then(|arg| match self {
             Wait::Last | Wait::First => seconds(arg),

@@ -172,7 +172,7 @@ fn own_notes(command: &Command) -> String {
     }
 }
 
-/// How a transaction of many clients' shared connections differs from one of Redis.
+/// Differences between a transaction on links that clients share and one of Redis.
 fn transaction_note(step: Transaction) -> &'static str {
     match step {
         Transaction::Begin => {

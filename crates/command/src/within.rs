@@ -103,7 +103,7 @@ impl Local {
             | Local::Client(
                 ClientTask::Kill | ClientTask::Pause | ClientTask::Unblock | ClientTask::Unpause,
             ) => ALL_CLIENTS,
-            // They are carried out at once.
+            // These commands are carried out at once.
             Local::Quit | Local::Reset => return Within::AtOnce,
         };
         Within::Refused(Refusal::Never(why))

@@ -9,7 +9,7 @@ use crate::service::{Answer, Service};
 use anyhow::Result;
 use driver::Driver;
 
-/// How to run.
+/// Options of `loadgen echo`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Port to listen on, 0 for a free one; printed as the first line
@@ -23,7 +23,7 @@ pub struct Options {
     pub spin: bool,
 }
 
-/// Serves for ever.
+/// Serves without end.
 pub fn run(options: &Options) -> Result<()> {
     let mut reply = Vec::new();
     match options.data {

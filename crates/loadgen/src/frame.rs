@@ -53,7 +53,7 @@ impl std::error::Error for Malformed {}
 pub struct Framer {
     /// Arguments that the request announced.
     args: usize,
-    /// Those of them that are not over.
+    /// Arguments that are not over.
     args_left: usize,
     /// Bytes of the argument, its line end included, that are still to come.
     body_left: usize,
@@ -127,8 +127,8 @@ impl Framer {
         }
     }
 
-    /// Reads a header line of which a part came before, or comes later. Gives the number and how many of `bytes` the
-    /// line took.
+    /// Reads a header line of which a part came before, or comes later. Returns the number, and how many of `bytes` the line
+    /// took.
     fn mend_header(&mut self, bytes: &[u8], kind: u8) -> Result<Option<(usize, usize)>, Malformed> {
         for (at, &byte) in bytes.iter().enumerate() {
             if self.cut_len == HEADER_BYTES_MAX {

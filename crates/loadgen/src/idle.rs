@@ -14,7 +14,7 @@ use std::net::TcpStream;
 use std::time::Duration;
 use stdx::Prng;
 
-/// How to run.
+/// Options of `loadgen idle`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Target; it must keep values, or be in front of canned nodes

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// How to run.
+/// Options of `loadgen large`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Target; it must keep values
@@ -43,7 +43,7 @@ pub struct Options {
     pub measure: MeasureOptions,
 }
 
-/// How fast the large value is read.
+/// Speed at which the large value is read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Readers {
     /// As it comes
@@ -120,7 +120,7 @@ struct Run {
 }
 
 impl Run {
-    /// Turns until `is_over`. Gives the memory that it took.
+    /// Turns until `is_over`. Returns the memory that it took.
     fn part(
         &mut self,
         name: &'static str,

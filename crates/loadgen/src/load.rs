@@ -16,7 +16,7 @@ const BATCH: u64 = 1000;
 /// The longest wait for a reply.
 const ANSWERED_WITHIN: Duration = Duration::from_secs(30);
 
-/// Gives every key of a workload its value, of `value_bytes` times [`FILL`].
+/// Sets every key of a workload to its value, of `value_bytes` times [`FILL`].
 pub fn write_keys(target: SocketAddr, keyspace: u64, value_bytes: usize) -> Result<()> {
     let mut conn = patient(target)?;
     let value = vec![FILL; value_bytes];
@@ -34,7 +34,7 @@ pub fn write_keys(target: SocketAddr, keyspace: u64, value_bytes: usize) -> Resu
     Ok(())
 }
 
-/// Gives `count` keys, as [`large_key`] names them, a value of `pattern` each.
+/// Sets `count` keys, as [`large_key`] names them, to a value of `pattern` each.
 pub fn write_large(target: SocketAddr, count: u64, value_bytes: usize, pattern: &Pattern) -> Result<()> {
     let mut conn = patient(target)?;
     for number in 0..count {
@@ -55,7 +55,7 @@ pub fn large_key(number: u64) -> String {
     format!("large:{number}")
 }
 
-/// A connection that waits, but not for ever.
+/// A connection that waits for a limited time.
 pub fn patient(target: SocketAddr) -> Result<TcpStream> {
     let conn = connect(target)?;
     conn.set_nodelay(true)?;

@@ -48,7 +48,7 @@ impl Meter {
         Ok(Meter { process, before })
     }
 
-    /// It ended, after `elapsed` and `requests` requests: the fields for the report.
+    /// Ends the measurement after `elapsed` and `requests` requests. Returns the fields for the report.
     pub fn end(self, elapsed: Duration, requests: u64) -> Result<Value> {
         let Some(process) = self.process else { return Ok(json!({})) };
         let after = process.times()?;
@@ -76,7 +76,7 @@ pub struct Memory {
     look_at: Instant,
 }
 
-/// How often it is looked at.
+/// Interval of the looks.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 impl Memory {

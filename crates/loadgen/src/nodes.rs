@@ -8,7 +8,7 @@ use crate::service::{Answer, Service};
 use anyhow::Result;
 use driver::Driver;
 
-/// How to run.
+/// Options of `loadgen nodes`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Ports to listen on, 0 for a free one; printed as the first line
@@ -22,7 +22,7 @@ pub struct Options {
     pub spin: bool,
 }
 
-/// Serves for ever.
+/// Serves without end.
 pub fn run(options: &Options) -> Result<()> {
     let driver = Driver::new()?;
     let nodes = Service::listen(&options.ports, Nodes::new(options.data), &driver, 0)?;

@@ -10,7 +10,7 @@ use crate::workload::Workload;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
-/// How to run.
+/// Options of `loadgen open`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Target; the generator waits up to 10 s until it accepts

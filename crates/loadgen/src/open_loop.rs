@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// How much is sent, and over how many connections.
+/// The rate of requests, and the number of connections.
 #[derive(Clone, Copy, Debug)]
 pub struct OpenLoad {
     /// Requests per second, of all clients together.
@@ -73,7 +73,7 @@ pub struct Recorded {
     pub latencies: Latencies,
     /// From the intended start to the sending: the generator's own lateness, which is in the latencies too.
     pub late: Latencies,
-    /// How often that was more than [`LATE_AFTER`].
+    /// Number of starts that were later than [`LATE_AFTER`].
     pub late_count: u64,
 }
 

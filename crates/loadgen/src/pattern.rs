@@ -13,7 +13,7 @@ pub struct Pattern {
 
 /// The largest prime below 2^16: pieces that went astray by a power of two, as buffers would have it, do not fit.
 const BLOCK_BYTES: usize = 65_521;
-/// How far apart values begin in the block; prime too.
+/// Distance between the beginnings of two values in the block; prime too.
 const STEP: u64 = 7919;
 
 impl Pattern {

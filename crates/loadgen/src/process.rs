@@ -10,7 +10,7 @@ pub struct Process {
     folder: PathBuf,
 }
 
-/// How a process spent its life.
+/// Times of a process.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Times {
     /// On a core, in the kernel and outside.

@@ -25,7 +25,7 @@ impl Replies {
         self.reply_bytes
     }
 
-    /// Compares the next `bytes` of a stream of which the last reply has come up to byte `at`. Gives the new `at`.
+    /// Compares the next `bytes` of a stream of which the last reply has come up to byte `at`. Returns the new `at`.
     pub fn check(&self, mut at: usize, mut bytes: &[u8]) -> Result<usize> {
         while !bytes.is_empty() {
             let expected = &self.repeated[at..];

@@ -33,12 +33,12 @@ impl Latencies {
         self.nanos.saturating_record(latency.as_nanos() as u64);
     }
 
-    /// Those of `other` too.
+    /// Adds the latencies of `other`.
     pub fn add(&mut self, other: &Latencies) {
         self.nanos.add(&other.nanos).expect("both have the same range");
     }
 
-    /// How many there are.
+    /// Number of latencies.
     pub fn len(&self) -> u64 {
         self.nanos.len()
     }

@@ -4,8 +4,8 @@
 //!   driver.wait(0) ─► everybody: begin_turn ─► event ─► its owner: handle, flush ─► everybody: between_events ─► event …
 //! ```
 //!
-//! It never sleeps, so no wake-up delays its look at a ready socket. Generator and canned nodes on one core never wait for each
-//! other's time slice.
+//! The loop never sleeps, so no wake-up delays its look at a ready socket. Generator and canned nodes on one core never wait
+//! for each other's time slice.
 
 use crate::clock::Clock;
 use anyhow::{Context, Result};
@@ -30,8 +30,7 @@ pub trait Party {
         Ok(())
     }
 
-    /// Takes what happened to a connection of its own. Gives it back if there is something to send to it, or if it is
-    /// to be closed.
+    /// Handles an event of one of its own connections. Returns the connection if it has bytes to send, or must be closed.
     fn handle(&mut self, event: Event<'_>, now: Instant) -> Result<Option<Id>>;
 
     /// Sends all waiting bytes.
@@ -61,7 +60,7 @@ pub enum Idle {
     Yield,
 }
 
-/// How long a target may take until it accepts.
+/// Time within which a target must accept.
 const ACCEPT_WITHIN: Duration = Duration::from_secs(10);
 /// Time between two attempts to connect, in which the nodes are served.
 const ATTEMPT_EVERY: Duration = Duration::from_millis(20);
@@ -84,7 +83,7 @@ impl Rig {
         self.now
     }
 
-    /// How much time of the loop so far went to turns in which something happened.
+    /// Time of the loop so far that went to turns in which something happened.
     pub fn busy(&self) -> Duration {
         self.busy
     }

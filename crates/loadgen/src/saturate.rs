@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// How to run.
+/// Options of `loadgen saturate`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Target; the generator waits up to 10 s until it accepts

@@ -12,7 +12,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant, Slab};
 
-/// How a service answers.
+/// The source of a service's answers.
 pub trait Answer {
     /// State of one connection.
     type Conn: Default;
@@ -23,7 +23,7 @@ pub trait Answer {
     /// The next bytes that the connection is owed; empty if there are none.
     fn owed<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
-    /// The first `count` of them are on their way.
+    /// The first `count` of them were sent.
     fn sent(&self, conn: &mut Self::Conn, count: usize);
 }
 
@@ -64,7 +64,7 @@ impl<A: Answer> Service<A> {
         &self.ports
     }
 
-    /// Serves for ever. With `spin` it never sleeps.
+    /// Serves without end. With `spin` it never sleeps.
     pub fn serve(mut self, mut driver: Driver, spin: bool) -> Result<()> {
         let wait = if spin { Duration::ZERO } else { WAIT_MAX };
         loop {
@@ -160,7 +160,7 @@ impl<A: Answer> Party for Service<A> {
     }
 }
 
-/// Listens on `port` and has a thread send accepted connections. Gives the port.
+/// Listens on `port` and has a thread send accepted connections. Returns the port.
 fn accept_on(port: u16, sender: mpsc::Sender<TcpStream>, waker: Arc<Waker>) -> Result<u16> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, port)).with_context(|| format!("port {port}"))?;
     let port = listener.local_addr()?.port();

@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use std::net::SocketAddr;
 use stdx::{Id, Instant};
 
-/// How to run.
+/// Options of `loadgen slow`.
 #[derive(Clone, Debug, clap::Args)]
 pub struct Options {
     /// Target; it must keep values

@@ -23,7 +23,7 @@ struct Open {
     options: open::Options,
 }
 
-/// Serves until the process ends. Gives the address.
+/// Serves until the process ends. Returns the address.
 fn serve<A: Answer + Send + 'static>(answer: A) -> String
 where
     A::Conn: Send,

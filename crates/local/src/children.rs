@@ -26,7 +26,7 @@ struct Running {
     child: Child,
 }
 
-/// One that has ended without being told to.
+/// A child that has ended without an order.
 #[derive(Debug)]
 pub(super) struct Ended {
     name: String,
@@ -148,7 +148,7 @@ impl Drop for Children {
 }
 
 impl Ended {
-    /// Whether it ended because somebody else has its port.
+    /// Whether it ended because another process has its port.
     pub(super) fn found_port_taken(&self) -> bool {
         self.last_lines.contains("Address already in use") || self.last_lines.contains("the port is in use")
     }

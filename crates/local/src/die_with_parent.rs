@@ -31,7 +31,7 @@ pub(crate) fn dies_with_us(program: &Path) -> Result<Command> {
 pub fn run(args: &DieWithParentArgs) -> Result<()> {
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL))?;
-    // It may have ended before the kernel was told to look.
+    // The parent may have ended before the kernel got the order to watch it.
     let parent = getppid().map_or(0, |pid| pid.as_raw_nonzero().get());
     ensure!(parent == args.parent, "process {} has ended already", args.parent);
     let (program, words) = args.program.split_first().ok_or_else(|| anyhow!("there is no program"))?;

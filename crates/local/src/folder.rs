@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 /// In a folder that is kept: the topology, once it was ready.
 const LAYOUT_FILE: &str = "shardis-local.json";
 
-/// Makes a folder for data that is not kept; nobody else can look into it.
+/// Makes a folder for data that is not kept; no other user can look into it.
 pub(super) fn make_temporary() -> Result<PathBuf> {
     use std::os::unix::fs::DirBuilderExt;
     for number in 0.. {
@@ -104,7 +104,7 @@ impl Folder {
         self.made.clear();
         if self.kept && self.layout.is_none() {
             let text = serde_json::to_string_pretty(layout)? + "\n";
-            // In one step: half of it would be taken for somebody else's.
+            // Written in one step: half of it would look like a foreign file.
             let (file, draft) = (self.path.join(LAYOUT_FILE), self.path.join("shardis-local.draft"));
             fs::write(&draft, text)?;
             fs::rename(&draft, &file)?;

@@ -16,11 +16,11 @@ use std::process::ExitCode;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// How long any step may take. Seconds are usual for a cluster; on a loaded machine it was half a minute.
+/// The longest time of any step. Seconds are usual for a cluster; on a loaded machine it was half a minute.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
 /// Between two looks at whether nodes are ready. The end is noticed at once, whatever this is.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Starts with other ports, when somebody was faster at one.
+/// Starts with other ports, when another process took one first.
 const STARTS_MAX: usize = 5;
 
 /// Runs what `args` ask for in `folder` until it is to end.

@@ -87,7 +87,7 @@ impl Shape {
         matches!(self, Shape::Cluster { .. })
     }
 
-    /// How many shards share the keys.
+    /// Number of shards that share the keys.
     pub(super) fn shards(self) -> usize {
         match self {
             Shape::Nodes { nodes } => usize::from(nodes),

@@ -56,7 +56,7 @@ pub fn run(args: &LocalArgs) -> Result<ExitCode> {
 /// Events for which one of the two processes waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Event {
-    /// It is to end.
+    /// The topology must end.
     End,
     /// A process that it started has ended.
     ChildEnded,

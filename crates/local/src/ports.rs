@@ -1,4 +1,4 @@
-//! Ports of this machine that nobody listens on.
+//! Ports of this machine without a listener.
 
 use anyhow::{Result, bail, ensure};
 use std::net::{Ipv4Addr, TcpListener};
@@ -54,7 +54,7 @@ fn free(count: usize, with_bus: bool, seed: u64) -> Result<Vec<u16>> {
     Ok(ports)
 }
 
-/// Whether nobody listens on `port`, nor on that of its cluster bus.
+/// Whether `port` has no listener, and neither has that of its cluster bus.
 pub(super) fn is_free(port: u16, with_bus: bool) -> bool {
     let free = |port: u16| TcpListener::bind((Ipv4Addr::LOCALHOST, port)).is_ok();
     free(port) && (!with_bus || port.checked_add(BUS_OFFSET).is_some_and(free))

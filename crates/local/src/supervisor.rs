@@ -91,7 +91,7 @@ fn end_orphans() {
             return;
         }
         for child in children {
-            // It is our child, and nobody has waited for it: the number is its own.
+            // The child is ours and was not reaped, so its process id is not reused.
             let _ = kill_process(child, Signal::KILL);
         }
         if wait(WaitOptions::empty()).is_err() {

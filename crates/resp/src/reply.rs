@@ -44,7 +44,7 @@ pub enum ReplyError {
 pub struct Passed {
     /// Bytes that belong to it.
     pub len: usize,
-    /// It ends behind them.
+    /// Whether it ends behind them.
     pub complete: bool,
 }
 

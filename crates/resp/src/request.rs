@@ -35,7 +35,7 @@ impl<'a> Request<'a> {
         Request { bytes, args }
     }
 
-    /// How many arguments there are, the command's name included.
+    /// Number of arguments, the command's name included.
     pub fn len(&self) -> usize {
         self.args.len()
     }
@@ -162,7 +162,7 @@ pub enum RequestError {
     /// CR without LF behind a header, or a body that does not end in CR LF. Redis accepts both.
     #[error("expected CRLF")]
     ExpectedCrlf,
-    /// A NUL byte in an inline line, where Redis waits for ever.
+    /// A NUL byte in an inline line, where Redis waits without end.
     #[error("NUL byte in inline request")]
     NulInLine,
 }

@@ -133,7 +133,7 @@ fn replace(path: &Path, text: &[u8]) -> io::Result<()> {
 
 /// Writes `text` to a new file at `path` and syncs it. The file gets the permissions of `model`.
 fn write_anew(path: &Path, text: &[u8], model: &Path) -> io::Result<()> {
-    // One that a killed process has left behind.
+    // Removes the file of a killed process.
     let _ = std::fs::remove_file(path);
     let mut file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
     file.set_permissions(std::fs::metadata(model)?.permissions())?;

@@ -245,7 +245,7 @@ pub(crate) fn parse_level(text: &str) -> Result<tracing::Level, String> {
 /// Above this, a worker would never sleep.
 const BUSY_POLL_MAX_US: u64 = 1_000_000;
 
-/// How long a worker looks for events before it sleeps.
+/// Time for which a worker looks for events before it sleeps.
 pub(crate) fn parse_busy_poll(text: &str) -> Result<Duration, String> {
     match text.parse() {
         Ok(us) if us <= BUSY_POLL_MAX_US => Ok(Duration::from_micros(us)),

@@ -40,7 +40,7 @@ use wording::Wording;
 
 pub(crate) use faults::Faults;
 
-/// How much is checked.
+/// Depth of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Depth {
     /// All that can be seen on this machine.

@@ -5,7 +5,7 @@
 //!     signals ──────┘
 //! ```
 //!
-//! It does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
+//! The control thread does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
@@ -31,7 +31,7 @@ const UNUSED: Token = Token(3);
 /// Of the first listener; the others follow.
 const LISTENERS: usize = 4;
 
-/// How long a line may wait for the log.
+/// The longest delay of a log line.
 const LOG_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shortest time between two log lines about failed accepts.
@@ -41,7 +41,7 @@ const PAUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
 pub(crate) trait Plan {
     /// Its listeners, which clients can connect to from now on.
     fn open(&mut self) -> Result<Vec<Listener>, CannotListen>;
-    /// How many clients it is to have.
+    /// The limit of its clients.
     fn clients_max(&self) -> ClientsMax;
     /// Describes the service to the operator.
     fn describe(&self);

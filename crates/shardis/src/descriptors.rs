@@ -43,7 +43,7 @@ pub(crate) fn granted(services: &[ClientsMax]) -> Vec<Granted> {
     fit.into_iter().map(|clients_max| Granted { clients_max, kept_from }).collect()
 }
 
-/// How many clients of each service fit under the limit, and the limit if there is one.
+/// The number of clients of each service that fit under the limit, and the limit if there is one.
 fn fit(services: &[ClientsMax]) -> (Vec<usize>, Option<u64>) {
     let Rlimit { current, maximum } = getrlimit(Resource::Nofile);
     let reserved = reserved(services, maximum);
@@ -91,7 +91,7 @@ fn own(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
     maximum.map_or(own, |maximum| own.min(maximum / OWN_PART))
 }
 
-/// How many clients of each service fit into `descriptors`: all, or of each the same part, but one at least.
+/// The number of clients of each service that fit into `descriptors`: all, or the same part of each, but one at least.
 fn shares(services: &[ClientsMax], descriptors: u64) -> Vec<usize> {
     let wanted: u64 = services.iter().map(ClientsMax::sockets).sum();
     let share = |service: &ClientsMax| {

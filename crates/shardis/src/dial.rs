@@ -12,7 +12,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// How long an address may be silent while there is another: RFC 8305's Connection Attempt Delay.
+/// Time for which an address may be silent while there is another: RFC 8305's Connection Attempt Delay.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
 /// Addresses of a name that are tried. More are not looked at.
 pub(crate) const ADDRESSES_MAX: usize = 16;

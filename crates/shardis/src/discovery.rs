@@ -5,7 +5,7 @@
 //!   worker ◄─ Topology ─────── view ◄──── machine ◄─ Event ◄──┘
 //! ```
 //!
-//! It has a loop and connections of its own, so that a slow node delays no worker.
+//! The thread has a loop and connections of its own, so that a slow node delays no worker.
 
 use crate::dial::{Dials, Next};
 use crate::resolver::Question;
@@ -84,7 +84,7 @@ pub(crate) struct DiscoveryThread {
     surroundings: Surroundings,
     /// Connections whose other side's name is being resolved.
     resolving: HashMap<Id, (Address, Party)>,
-    /// Those that are being made to a name.
+    /// Connections that are being made to a name.
     dials: Dials<(Address, Party)>,
     /// Bytes that sockets have not taken yet.
     unsent: HashMap<Id, Vec<u8>>,
@@ -172,7 +172,7 @@ impl DiscoveryThread {
             self.send(conn, &bytes, now);
         }
         for conn in ended {
-            // It hears us no more either: nothing is left to ask.
+            // The peer has ended its side: no question can be asked any more.
             self.driver.close(conn);
             self.machine.handle_event(Event::Closed { conn, reason: "connection closed" }, now);
         }

@@ -26,7 +26,7 @@ use tracing::error;
 /// Settings of the stores.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EmbeddedSettings {
-    /// How many.
+    /// Number of stores.
     pub shards: u32,
     /// Bytes of all together.
     pub memory_max: Option<usize>,
@@ -169,7 +169,7 @@ impl StoreThread {
         }
     }
 
-    /// False if there was none.
+    /// Returns false if there was none.
     fn handle_event(&mut self, now_ms: u64) -> bool {
         let StoreThread { store, driver, conns, pool, args, to_flush, by_caller, .. } = self;
         let Some(event) = driver.next_event() else { return false };
@@ -298,7 +298,7 @@ mod tests {
             conn.receive(piece, &mut store, 0, &mut pool, &mut Vec::new());
             moves += usize::from(conn.input.capacity() != room);
         }
-        // It doubles whenever it is full.
+        // The buffer doubles whenever it is full.
         assert!(moves < 20, "{moves} moves");
         assert_eq!(conn.output.as_slice(), b"+PONG\r\n+OK\r\n");
         assert_eq!(conn.input, b"*2\r\n$3\r\nGET");

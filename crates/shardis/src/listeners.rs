@@ -28,7 +28,7 @@ pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub(crate) enum Next {
     /// This client.
     Newcomer(Newcomer),
-    /// One that had gone before we came: there may be others behind it.
+    /// A client that has left already: there may be others behind it.
     Gone,
     /// No client. The listener reports the next one.
     Nobody,
@@ -39,11 +39,11 @@ pub(crate) enum Next {
 /// One of them.
 pub(crate) struct Listener {
     door: Door,
-    /// How bytes of clients are treated there.
+    /// Treatment of clients' bytes there.
     pub mode: Mode,
 }
 
-/// How bytes of clients are treated.
+/// Treatment of clients' bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     /// Requests are carried to the shards of their keys.

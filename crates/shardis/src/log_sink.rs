@@ -6,7 +6,7 @@
 //!                        └ full: dropped, counted, reported later
 //! ```
 //!
-//! It never blocks the thread that logs, and it keeps the order of lines.
+//! The queue never blocks the thread that logs, and it keeps the order of lines.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};

@@ -33,7 +33,7 @@ enum Kind {
     Ends(Vec<Condition>),
     Moment(String),
     Remapped,
-    /// It is of one client.
+    /// A notice about one client.
     Own,
 }
 
@@ -82,7 +82,7 @@ impl MergedLog {
         is_over
     }
 
-    /// How many lines about single clients were left out, if it is time to tell.
+    /// Number of left-out lines about single clients, if a line about them is due.
     pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
         self.of_clients.poll_left_out(now)
     }

@@ -24,7 +24,7 @@ impl Refused {
         self.total = self.total.max(total);
     }
 
-    /// How many to tell of now, if any.
+    /// Number of refusals to report now, if any.
     pub(crate) fn poll(&mut self, now: Instant) -> Option<u64> {
         let untold = self.total - self.told;
         if untold == 0 || self.told_at.is_some_and(|at| now.duration_since(at) < LOGGED_EVERY) {

@@ -14,7 +14,7 @@ pub(crate) struct Question {
     pub port: u16,
     /// Takes the addresses in the order in which to try them, one at least, or why there is none.
     pub answer: Box<dyn FnOnce(Result<Vec<SocketAddr>, String>) + Send>,
-    /// When it was asked.
+    /// Time of the question.
     pub asked_at: Instant,
 }
 

@@ -32,7 +32,7 @@ use users::{Registry, Users};
 
 /// Lines that wait for the log; workers drop more.
 const LOG_LINES_MAX: usize = 1024;
-/// How old the figures of the process in INFO may be.
+/// The highest age of the process's figures in INFO.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;

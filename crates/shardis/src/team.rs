@@ -19,7 +19,7 @@ pub(crate) struct Team<M> {
 /// The visible state of a worker.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Signs {
-    /// How many clients of it have gone: by that the control thread balances.
+    /// Number of its clients that have left: the control thread balances by it.
     clients_gone: Arc<AtomicUsize>,
     /// By this it sees whether the worker gets on.
     pub(crate) pulse: Pulse,
@@ -105,7 +105,7 @@ impl<M> Team<M> {
 
 /// The workers of a service, for any type of messages.
 pub(crate) trait Workers {
-    /// How many clients all of them have.
+    /// Number of clients of all workers.
     fn clients(&self) -> usize;
     /// Whether one has stopped.
     fn have_lost_one(&self) -> bool;

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use std::str::FromStr;
 use std::sync::{Mutex, PoisonError};
 
-/// How clients reach us beside plain TCP, and how we reach nodes.
+/// Transports of clients beside plain TCP, and of links to nodes.
 #[derive(Clone, Debug, Default, Args)]
 pub(crate) struct TransportArgs {
     /// Port for TLS clients, beside the plain one; 0 means none
@@ -219,7 +219,7 @@ pub(crate) struct Certificates {
     connector: Option<Connector>,
 }
 
-/// How workers speak TLS to nodes.
+/// TLS of workers to nodes.
 pub(crate) struct NodeTls {
     /// Exchanged by a reload; looked at only to connect.
     connector: Mutex<Connector>,

@@ -21,7 +21,7 @@ pub(crate) struct WallClock {
 /// One look at both clocks.
 #[derive(Clone, Copy, Debug)]
 struct Look {
-    /// Since `origin`, before the wall clock was read and after.
+    /// Monotonic times since `origin`, before the wall clock was read and after.
     before: Duration,
     after: Duration,
     unix_us: i64,

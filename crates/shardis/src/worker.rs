@@ -138,7 +138,7 @@ pub(crate) struct Worker {
     batching: Policy,
     /// Connections whose node's name is being resolved, and whose that is.
     resolving: HashMap<Id, NodeId>,
-    /// Those that are being made to a name.
+    /// Connections that are being made to a name.
     dials: Dials<NodeId>,
     draining: bool,
     /// Requests not answered in time, as of the last report to discovery.
@@ -154,7 +154,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 pub(crate) const PENDING_CLIENTS_MIN: usize = 4;
 /// Mean size from which requests are little work for their bytes: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
-/// How much later than asked for the kernel may end a sleep.
+/// Delay by which the kernel may end a sleep later than asked for.
 #[cfg(target_os = "linux")]
 const TIMER_SLACK_NS: u64 = 1000;
 
@@ -214,7 +214,7 @@ impl Worker {
         Ok(())
     }
 
-    /// How long it may sleep at `now`.
+    /// The longest sleep at `now`.
     fn wait_max(&self, now: Instant) -> Duration {
         if self.proxy.has_corked() || self.proxy.has_postponed() || self.driver.has_more() {
             return Duration::ZERO;
@@ -271,7 +271,7 @@ impl Worker {
         }
     }
 
-    /// How many requests, or parts of such, were sent to nodes, about: those answered here count as well.
+    /// Approximate number of requests, or parts of requests, that were sent to nodes: those answered here count as well.
     fn asked(&self) -> u64 {
         let counters = self.proxy.counters();
         counters.requests + counters.fragments

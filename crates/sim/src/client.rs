@@ -23,7 +23,7 @@ pub(crate) struct Client {
     pub number: u64,
     /// The proxy has closed that connection for a cause that is not the client's, which has not seen it yet.
     pub is_closed: bool,
-    /// It reads nothing until then.
+    /// Time until which it reads nothing.
     pub reads_at: Instant,
     /// The client knows that the connection ends after the expected replies: it asked for that or got the proxy's last error.
     pub ending: bool,
@@ -50,7 +50,7 @@ pub(crate) struct Moment {
     pub now: Instant,
     /// Something has gone wrong by now: errors of the contract are allowed.
     pub troubled: bool,
-    /// Those with one of these texts are allowed in any case.
+    /// Errors with one of these texts are allowed in any case.
     pub excuses: &'static [&'static str],
 }
 
@@ -95,12 +95,12 @@ impl Client {
         }
     }
 
-    /// It has connected.
+    /// Begins a connection.
     pub(crate) fn arrive(&mut self, conn: ConnId, number: u64) {
         (self.conn, self.number, self.is_closed) = (Some(conn), number, false);
     }
 
-    /// How many replies it waits for.
+    /// Number of replies that it waits for.
     pub(crate) fn waiting(&self) -> usize {
         self.expected.len()
     }
@@ -547,7 +547,7 @@ fn tells_no_number(reply: &[u8]) -> bool {
         "ERR a primary, or the connection to it, was lost ",
         "ERR a node cannot tell ",
         "ERR WAIT cannot be used with replica instances",
-        // It has become a replica meanwhile.
+        // The node has become a replica meanwhile.
         "UNBLOCKED ",
     ];
     reply.strip_prefix(b"-").is_some_and(|line| causes.iter().any(|cause| line.starts_with(cause.as_bytes())))

@@ -35,7 +35,7 @@ pub(crate) struct Map {
     pub epochs: Vec<u64>,
     /// Nodes that are known to have failed.
     pub failed: BTreeSet<usize>,
-    /// The slot that is on its way, and where to.
+    /// The migrating slot and its target.
     pub migration: Option<Migration>,
 }
 
@@ -75,9 +75,9 @@ pub(crate) struct Migration {
 /// The node's decision on a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// It carries it out.
+    /// The node carries the request out.
     Serve,
-    /// It says this.
+    /// The node sends this error.
     Decline(Vec<u8>),
 }
 
@@ -118,12 +118,12 @@ impl Cluster {
         }
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     pub(crate) fn number(&self) -> u64 {
         self.truth.number
     }
 
-    /// The slot that is on its way.
+    /// The migrating slot.
     pub(crate) fn migration(&self) -> Option<Migration> {
         self.truth.migration
     }
@@ -133,7 +133,7 @@ impl Cluster {
         self.views.as_ref().map_or(&self.truth, |views| &views[node])
     }
 
-    /// How `node` sees the cluster.
+    /// The view of `node`.
     pub(crate) fn eye_of(&self, node: usize, is_old: bool) -> Eye<'_> {
         let map = self.map_of(node);
         let epoch = map.epoch() + self.vain_votes.get(&node).copied().unwrap_or_default();
@@ -220,7 +220,7 @@ impl Cluster {
         self.map_of(node).shards.iter().any(|[primary, _]| *primary == node)
     }
 
-    /// The replica of `shard` takes the place of the primary. No slot is on its way.
+    /// The replica of `shard` takes the place of the primary. No slot is migrating.
     pub(crate) fn promote(&mut self, shard: usize) {
         let [_, replica] = self.nodes_of(shard);
         self.change([replica; 2], |truth| {
@@ -327,7 +327,7 @@ impl Cluster {
         let [owner, replica] = map.shards[map.owners[usize::from(slot)]];
         let is_exec = request.arg(0).eq_ignore_ascii_case(b"exec");
         if replica == node && reads && !is_exec && !may_write(request) {
-            // It does not know that the slot is on its way.
+            // The node does not know of the migration.
             return Verdict::Serve;
         }
         let migration = map.migration.filter(|migration| migration.slot == slot);
@@ -423,7 +423,7 @@ pub(crate) fn keys_of(request: &Request<'_>) -> Vec<Vec<u8>> {
     places.into_iter().map(|place| request.arg(place).to_vec()).collect()
 }
 
-/// Those of several requests, one behind the other.
+/// The keys of several requests, one behind the other.
 pub(crate) fn keys_of_all(requests: &[u8]) -> Vec<Vec<u8>> {
     let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
     let (mut keys, mut at) = (Vec::new(), 0);

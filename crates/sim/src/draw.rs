@@ -10,15 +10,15 @@ use stdx::{Instant, Prng};
 #[derive(Clone, Debug)]
 pub(crate) struct Drawn {
     pub words: Vec<Word>,
-    /// It changes nothing.
+    /// Whether it changes nothing.
     pub reads: bool,
-    /// When it runs makes a difference, or will.
+    /// Whether its time makes a difference, now or later.
     pub timed: bool,
     /// Comparison of the reply with the model's.
     pub shape: Shape,
 }
 
-/// How a reply is compared with the model's.
+/// Comparison of a reply with the model's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// Byte for byte.
@@ -190,7 +190,7 @@ pub(crate) fn draw(family: FamilyId, now: Instant, prng: &mut Prng) -> Drawn {
     }
 }
 
-/// How many keys a family has.
+/// Number of keys in a family.
 pub(crate) const LETTERS: u64 = 3;
 
 fn draw_word(word: &str, letter: u8, family: FamilyId, now: Instant, prng: &mut Prng) -> Word {

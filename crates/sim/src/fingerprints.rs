@@ -8,7 +8,7 @@ use std::path::Path;
 /// By seed.
 pub(crate) type Fingerprints = BTreeMap<u64, u64>;
 
-/// How many differences are listed.
+/// Number of differences that are listed.
 const LISTED_MAX: usize = 20;
 
 /// Reads the file at `path`.

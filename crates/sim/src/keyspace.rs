@@ -101,7 +101,7 @@ impl Keyspace {
         self.keys(now).into_iter().find(|key| cluster::slot(key) == slot)
     }
 
-    /// Gives a key to another node, as MIGRATE does. False if it must wait: see [`Keyspace::put`].
+    /// Moves a key to another node, as MIGRATE does. Returns false if it must wait: see [`Keyspace::put`].
     pub(crate) fn give(&mut self, key: &[u8], to: &mut Keyspace, now: Instant) -> bool {
         let dump = self.dump(key, now);
         let is_given = dump.is_none() || to.put(key, dump.as_ref(), now);
@@ -199,7 +199,7 @@ pub(crate) fn unix_ms(now: Instant) -> u64 {
 
 /// The unix time at which every world begins.
 const BEGINNING_MS: u64 = 1_700_000_000_000;
-/// How far the clock goes at once.
+/// Step of the clock.
 pub(crate) const CLOCK_STEP_MS: u64 = 500;
 
 /// Settings of a connection.

@@ -34,9 +34,9 @@ pub(crate) struct Ledger {
     pub scripts: Kept,
     /// Permissions to read, where there are users.
     pub rights: Rights,
-    /// How often each stamped write ran.
+    /// Number of executions of each stamped write.
     runs: Vec<u32>,
-    /// When each was made up.
+    /// Time at which each was drawn.
     stamped_at: Vec<Instant>,
     /// Nodes that the proxy knows to be no primaries, and since when.
     demoted_at: BTreeMap<usize, Instant>,
@@ -46,7 +46,7 @@ pub(crate) struct Ledger {
     pub unfit: Option<&'static str>,
     /// Writes, each with the number of replicas that WAIT reported for it.
     pub acknowledged: Vec<(Vec<u8>, Token, usize)>,
-    /// How much filling each stamped value has.
+    /// Filling bytes of each stamped value.
     fillings: Vec<usize>,
     /// Names of all keys that anybody may have written.
     names: BTreeSet<Vec<u8>>,
@@ -61,7 +61,7 @@ pub(crate) struct Ledger {
     pub reads_replicas: bool,
     /// While a primary is down, reads go even to replicas that lack writes.
     pub reads_anything: bool,
-    /// Slots that are on their way, or have moved.
+    /// Slots that are migrating or have moved.
     moving: BTreeMap<u16, Moving>,
     /// When the request was sent whose reply is looked at.
     pub asked_at: Instant,
@@ -95,7 +95,7 @@ struct History {
 /// A slot on its way.
 #[derive(Debug)]
 struct Moving {
-    /// It has arrived.
+    /// Whether it has arrived.
     has_moved: bool,
     /// Time since which the proxy knows it: later requests go there.
     known_at: Instant,
@@ -104,7 +104,7 @@ struct Moving {
 /// Outcome of a write, as reported to its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Told {
-    /// It ran.
+    /// The write ran.
     Done,
     /// Not a byte was sent.
     NotSent,
@@ -194,7 +194,7 @@ impl Ledger {
         self.replicas() > 0
     }
 
-    /// How many each primary has.
+    /// Replicas of each primary.
     pub(crate) fn replicas(&self) -> usize {
         self.topology.shards().iter().map(|shard| shard.replicas.len()).max().unwrap_or_default()
     }
@@ -346,7 +346,7 @@ impl Ledger {
         }
     }
 
-    /// It has moved.
+    /// The slot has moved.
     pub(crate) fn slot_moved(&mut self, its: u16) {
         if let Some(moving) = self.moving.get_mut(&its) {
             moving.has_moved = true;
@@ -471,7 +471,7 @@ pub(crate) fn is_journal(key: &[u8]) -> bool {
     key.starts_with(JOURNAL.as_bytes())
 }
 
-/// How names of such keys begin.
+/// Prefix of the names of such keys.
 pub(crate) const JOURNAL: &str = "shardis:moving:";
 
 /// Whether values of this key have stamps.
@@ -485,7 +485,7 @@ pub(crate) fn writer_of(key: &[u8]) -> Option<usize> {
     writer.parse().ok()
 }
 
-/// How names of stamped keys begin.
+/// Prefix of the names of stamped keys.
 pub(crate) const STAMPED: &[u8] = b"stamped";
 
 /// A value that says where it belongs: `key#token#` and then filling.

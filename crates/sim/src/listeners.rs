@@ -65,15 +65,15 @@ fn draw_topic(prng: &mut Prng) -> Topic {
 /// The expected reply to a request of this file.
 #[derive(Clone, Debug)]
 pub(crate) enum Expected {
-    /// That the client is subscribed.
+    /// The confirmation of a subscription.
     Subscribed {
         topic: Topic,
         /// Number of subscriptions in the reply, where it is known.
         count: Option<usize>,
     },
-    /// That it is not any more: to one of these, or to none, for there was none.
+    /// The confirmation of an end: of one of these, or of none, if there was none.
     Unsubscribed { kind: Kind, names: Vec<Vec<u8>>, count: Option<usize>, sent_at: Instant },
-    /// How many got the message of this number.
+    /// The number of receivers of the message with this number.
     Published { number: usize },
     /// PONG in one of its shapes.
     Pong,
@@ -251,7 +251,7 @@ impl Message {
 /// The subscriptions of one client on its connection.
 #[derive(Debug, Default)]
 struct Ears {
-    /// How many connections it had before.
+    /// Number of its earlier connections.
     connection: u64,
     resp3: bool,
     topics: BTreeMap<Topic, Heard>,
@@ -498,7 +498,7 @@ impl Radio {
         Ok(())
     }
 
-    /// It is quiet: everybody has heard all that was published.
+    /// Checks in a quiet world that all subscribers have received all messages.
     pub(crate) fn check_all(&self, now: Instant) -> Result<(), String> {
         let all = self.ears.iter().flat_map(|(client, ears)| ears.topics.iter().map(move |of| (*client, of)));
         all.into_iter()

@@ -69,7 +69,7 @@ fn main() -> ExitCode {
     }
 }
 
-/// Runs the worlds of all `seeds`, side by side on all cores, up to the first violation. Gives the sum of their reports, and
+/// Runs the worlds of all `seeds`, side by side on all cores, up to the first violation. Returns the sum of their reports, and
 /// the fingerprint of each.
 fn run_all(seeds: Range<u64>, only: Option<Kind>, trace: bool) -> Result<(Report, Fingerprints), Violation> {
     let next = AtomicU64::new(seeds.start);

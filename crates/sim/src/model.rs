@@ -75,7 +75,7 @@ pub(crate) struct Model {
     topology: Arc<Topology>,
     store: Store,
     families: BTreeMap<FamilyId, Family>,
-    /// How many names for states were given out.
+    /// Number of names for states so far.
     spaces: u64,
     /// Commands over several shards are carried out, if there is a way.
     pub carries_across: bool,
@@ -180,7 +180,7 @@ impl Model {
             return;
         }
         if is_cross_shard {
-            // It may have been carried out in part.
+            // The request may have been carried out in part.
             return self.give_up(asked.family);
         }
         family.timed |= asked.drawn.timed;

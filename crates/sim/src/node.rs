@@ -30,11 +30,11 @@ pub(crate) struct Node {
     pub log: Log,
     /// There are replicas.
     pub keeps_log: bool,
-    /// It is a replica.
+    /// Replication of a replica.
     pub follower: Option<Follower>,
     /// The node that it follows where no cluster decides that; `None` for an unknown one.
     pub follows: Option<usize>,
-    /// Since when it declines writes, as far as it was sent any, and when it did so last.
+    /// Time since which it has declined all writes, and time of the last one.
     pub declines_since: Option<Instant>,
     /// See there.
     pub declined_at: Instant,
@@ -57,7 +57,7 @@ pub(crate) struct Waiting {
     conn: ConnId,
     /// The number of replicas that is enough.
     count: usize,
-    /// They must have come so far.
+    /// The offset that replicas must have reached.
     offset: u64,
     until: Instant,
 }
@@ -67,7 +67,7 @@ pub(crate) struct Waiting {
 pub(crate) enum Sabotage {
     Nothing,
     RunTwice,
-    /// It gives the reply that the same request got before.
+    /// Sends the earlier reply to the same request.
     AnswerOlder,
 }
 
@@ -78,15 +78,15 @@ struct Input {
     caller: CallerId,
     /// Its last request has no answer yet.
     waits: bool,
-    /// Its next request is for keys that are on their way here; or all are, up to EXEC.
+    /// ASKING came before the next request; in a transaction it holds up to EXEC.
     asking: bool,
-    /// It has said READONLY.
+    /// READONLY was sent.
     reads: bool,
-    /// It got the reply that this node is no primary.
+    /// The node has told it that it is no primary.
     has_denied: bool,
-    /// It has begun at a replica, and has not asked what that is.
+    /// Set if it began at a replica, and has not asked for its role.
     is_unasked: bool,
-    /// It has sent MULTI.
+    /// MULTI was sent.
     in_transaction: bool,
     /// Its requests since MULTI, one after the other.
     queued: Vec<u8>,

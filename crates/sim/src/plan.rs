@@ -23,9 +23,9 @@ pub enum Fault {
         shard: u32,
         /// For how long it is away.
         lasts: Duration,
-        /// How long it is loading after that.
+        /// Duration of loading after that.
         loading: Duration,
-        /// It comes back with the data of the world's beginning.
+        /// Whether it comes back with the data of the world's beginning.
         forgets: bool,
     },
     /// Its connections are reset, at any byte in both directions.
@@ -38,12 +38,12 @@ pub enum Fault {
         /// Whose node.
         shard: u32,
     },
-    /// It sends bytes that are no reply.
+    /// The node sends bytes that are no reply.
     Garbage {
         /// Whose node.
         shard: u32,
     },
-    /// It sends unexpected reply, on a connection on which nothing is in flight.
+    /// The node sends an unexpected reply, on a connection on which nothing is in flight.
     Unasked {
         /// Whose node.
         shard: u32,
@@ -104,7 +104,7 @@ pub enum Fault {
     },
     /// Sentinels are set up anew: epochs begin at 0.
     SetUp,
-    /// It has too many clients and says so to new ones, and resets the old.
+    /// The node has too many clients, refuses new ones, and resets the old.
     Full {
         /// Whose node.
         shard: u32,
@@ -150,7 +150,7 @@ impl Fault {
 /// Faults of a sentinel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Trouble {
-    /// It does nothing for a while.
+    /// The sentinel does nothing for a while.
     Freeze,
     /// Its process dies and comes back.
     Kill,
@@ -186,7 +186,7 @@ pub struct Watching {
 pub enum Kind {
     /// Each by itself, with replicas or without.
     Plain,
-    /// Those of a Redis Cluster.
+    /// Worlds with a Redis Cluster.
     Cluster,
     /// Primaries that sentinels watch.
     Sentinel,
@@ -199,9 +199,9 @@ const RECONNECTS_WITHIN: Duration = Duration::from_secs(2);
 pub struct Plan {
     /// The seed, which decides everything else.
     pub seed: u64,
-    /// How many shards.
+    /// Number of shards.
     pub shards: usize,
-    /// How many clients.
+    /// Number of clients.
     pub clients: usize,
     /// Faults and their times, in order.
     pub faults: Vec<(Instant, Fault)>,
@@ -223,11 +223,11 @@ pub struct Plan {
     pub is_cluster: bool,
     /// Number of shards that have slots from the beginning. The others join later.
     pub joined: usize,
-    /// It is the proxy's own discovery that finds out what changes there.
+    /// Whether the proxy's own discovery finds changes.
     pub discovers: bool,
     /// Nodes that are none have replicas.
     pub is_replicated: bool,
-    /// It is sentinels who say which of them is the primary.
+    /// Sentinels that decide which node is the primary, if any.
     pub watching: Option<Watching>,
     /// Where reads go.
     pub reading: Reading,
@@ -235,9 +235,9 @@ pub struct Plan {
     pub has_favourites: bool,
     /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
     pub ejecting: Option<Ejecting>,
-    /// How long replicas may take to go on, one of these at a time.
+    /// Delays of replicas, one of these at a time.
     pub lags: Vec<Duration>,
-    /// How much comes from each node in a second, over all its connections; `None`: all that it has to say.
+    /// Bandwidth of each node, over all its connections; `None` for no limit.
     pub node_bytes_per_s: Option<u64>,
     /// The worker is stopped now and then.
     pub has_stalls: bool,
@@ -387,7 +387,7 @@ impl Plan {
         }
     }
 
-    /// How many replicas each primary has.
+    /// Replicas of each primary.
     pub fn replicas(&self) -> usize {
         match &self.watching {
             Some(watching) => watching.replicas,
@@ -395,7 +395,7 @@ impl Plan {
         }
     }
 
-    /// How many nodes there are, primaries and replicas.
+    /// Number of nodes, primaries and replicas.
     pub fn nodes(&self) -> usize {
         self.shards * (1 + self.replicas())
     }

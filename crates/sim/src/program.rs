@@ -86,7 +86,7 @@ pub(crate) enum Expect {
     Executed(Transaction),
     /// These bytes: the transaction is not carried out.
     Discarded(Transaction, &'static [u8]),
-    /// How long the queue is now.
+    /// The length of the queue.
     Pushed { key: Vec<u8>, element: Vec<u8> },
     /// An element of the queue, or none.
     Popped { keys: Vec<Vec<u8>> },
@@ -117,27 +117,27 @@ pub(crate) struct Program {
     pub filling_max: u64,
     /// The cursor of the walk that is under way.
     pub cursor: u64,
-    /// A page of the walk is on its way: the next one's cursor is not known yet.
+    /// A page of the walk is under way: the next cursor is not known yet.
     pub scanning: bool,
     /// The database of the next request, and the protocol of its reply.
     pub profile: Profile,
-    /// How many databases it goes to.
+    /// Number of databases that it uses.
     databases: u64,
     /// By database: families of keys in use, by their place, and how many were ever.
     families: [(Vec<FamilyId>, u64); DATABASES as usize],
-    /// It subscribes to topics.
+    /// The state of a subscriber.
     pub listener: Option<Listener>,
-    /// It does nothing but receive invalidations for others.
+    /// Whether it does nothing but receive invalidations for others.
     pub is_ear: bool,
-    /// It caches values and tracks their keys.
+    /// The state of a caching client.
     pub tracker: Option<Tracker>,
     /// The user of its AUTH.
     pub account: Option<Account>,
     /// The number of the key that it uses most of the time: a frequent key shows errors of order.
     favourite: Option<u64>,
-    /// How many times it has sent something.
+    /// Number of its requests.
     pub sent: u64,
-    /// It writes little, once it has written something on its connection, and keeps that for long.
+    /// Whether it writes little: one write on its connection, and then reads for long.
     pub reads_most: bool,
     has_written: bool,
 }
@@ -181,7 +181,7 @@ impl Program {
         Program { favourite, ..self }
     }
 
-    /// One who listens or keeps nothing.
+    /// A client that neither subscribes nor caches.
     pub(crate) fn with_account(mut self, rights: &Rights, prng: &mut Prng) -> Program {
         self.account = Account::draw(self.client, rights, prng);
         self
@@ -389,7 +389,7 @@ impl Program {
     fn change_profile(&mut self, prng: &mut Prng) -> Sent {
         let (bytes, expect) = match prng.below(8) {
             drawn if self.tracker.is_some() && drawn > 0 => {
-                // It stays in the database whose keys it tracks.
+                // The client stays in the database whose keys it tracks.
                 (words(&[b"SELECT", b"0"]), Expect::Exactly(b"+OK\r\n".to_vec()))
             }
             0 => {

@@ -30,12 +30,12 @@ struct Change {
     key: Option<Vec<u8>>,
     /// The value since then, if the key exists.
     dump: Option<Dump>,
-    /// How far the stream is behind it.
+    /// Offset of the stream behind it.
     offset: u64,
     at: Instant,
 }
 
-/// How far a replica is.
+/// Progress of a replica.
 #[derive(Debug)]
 pub(crate) struct Follower {
     /// The history of its data; `None` if it has no valid data.
@@ -44,9 +44,9 @@ pub(crate) struct Follower {
     applied: usize,
     /// Where that is in the stream.
     pub offset: u64,
-    /// It is connected to its primary.
+    /// Whether it is connected to its primary.
     is_linked: bool,
-    /// Since when that is so, or not.
+    /// Time of the last change of that.
     linked_at: Instant,
     /// Nothing comes through until then.
     pub unlinked_until: Instant,
@@ -54,7 +54,7 @@ pub(crate) struct Follower {
     pub held_until: Instant,
     /// Number of changes that it had when it died last.
     had: usize,
-    /// It is planned that it goes on.
+    /// Whether its next step is scheduled.
     pub is_planned: bool,
 }
 
@@ -64,12 +64,12 @@ impl Log {
         Log { history, begins_at: offset, changes: Vec::new() }
     }
 
-    /// How far the stream is.
+    /// Offset of the stream.
     pub(crate) fn offset(&self) -> u64 {
         self.changes.last().map_or(self.begins_at, |change| change.offset)
     }
 
-    /// How far it was at `then`, as far as that is known.
+    /// Offset of the stream at `then`, as far as that is known.
     pub(crate) fn offset_at(&self, then: Instant) -> u64 {
         let behind = self.changes.partition_point(|change| change.at <= then);
         behind.checked_sub(1).map_or(self.begins_at, |last| self.changes[last].offset)
@@ -106,7 +106,7 @@ impl Log {
         self.changes.push(Change { key, dump, offset, at });
     }
 
-    /// How many changes there were.
+    /// Number of changes so far.
     pub(crate) fn len(&self) -> usize {
         self.changes.len()
     }
@@ -124,7 +124,7 @@ impl Log {
 }
 
 impl Follower {
-    /// One that has nothing yet.
+    /// A replica without data.
     pub(crate) fn new(now: Instant) -> Follower {
         Follower {
             history: None,
@@ -139,7 +139,7 @@ impl Follower {
         }
     }
 
-    /// It is connected to its primary from now on, or not.
+    /// Connects it to its primary, or disconnects it.
     pub(crate) fn link(&mut self, is_linked: bool, now: Instant) {
         if std::mem::replace(&mut self.is_linked, is_linked) != is_linked {
             self.linked_at = now;

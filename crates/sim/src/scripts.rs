@@ -17,7 +17,7 @@ use stdx::{Instant, Prng};
 /// A script's name as its digits.
 type Sha = Vec<u8>;
 
-/// How each of the two begins. Behind that, a number makes it another script.
+/// Beginnings of the two. A number behind them makes it another script.
 const BODIES: [&str; 2] =
     ["return redis.call('GET', KEYS[1]) --", "return redis.call('SET', KEYS[1], ARGV[1]) --"];
 /// Number of scripts of each kind.
@@ -125,7 +125,7 @@ pub(crate) struct Scripted {
     pub expect: Box<Expect>,
     /// The proxy knows the script, and the request is not too long: it is not to fail for that.
     is_sure: bool,
-    /// How much its client had sent with it.
+    /// Number of requests that its client had sent, with this one.
     sent: u64,
 }
 

@@ -32,7 +32,7 @@ pub(crate) struct Watch {
     pub named: usize,
     /// Number of sentinels that must find a primary down.
     quorum: usize,
-    /// Those that do not hear the others. The proxy hears all.
+    /// Hosts that do not hear the others. The proxy hears all.
     island: BTreeSet<Host>,
     /// By shard: its primaries in order. The data of the last one is the valid data.
     reigns: Vec<Vec<usize>>,
@@ -42,11 +42,11 @@ pub(crate) struct Watch {
 #[derive(Debug)]
 pub(crate) struct Sentinel {
     pub is_down: bool,
-    /// It is, and a stranger listens at its address.
+    /// Whether it is down, and a stranger listens at its address.
     pub is_replaced: bool,
-    /// It does nothing until then.
+    /// Time until which it does nothing.
     pub frozen_until: Instant,
-    /// It answers so late.
+    /// Delay of its answers.
     pub slowness: Duration,
     /// The newest epoch that it has heard of.
     current_epoch: u64,
@@ -66,11 +66,11 @@ pub(crate) struct View {
     pub primary: usize,
     /// As of which failover.
     pub epoch: u64,
-    /// It does not answer.
+    /// Whether the primary does not answer.
     is_down: bool,
     /// Epoch and candidate of its last vote.
     voted: (u64, usize),
-    /// It begins no failover before that.
+    /// Time before which it begins no failover.
     not_before: Instant,
     pub failover: Option<Failover>,
 }
@@ -80,13 +80,13 @@ pub(crate) struct View {
 pub(crate) struct Failover {
     epoch: u64,
     pub stage: Stage,
-    /// When it came so far.
+    /// Time of its present stage.
     since: Instant,
     /// An operator requested it: no votes are needed.
     is_forced: bool,
 }
 
-/// How far it is.
+/// Progress of a failover.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Stage {
     /// The others are asked for their votes.
@@ -102,13 +102,13 @@ pub(crate) enum Stage {
 /// The visible state of a node.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sight {
-    /// It answers.
+    /// Whether it answers.
     pub answers: bool,
-    /// It calls itself a primary.
+    /// Whether it reports that it is a primary.
     pub is_primary: bool,
     /// The simulated node that it follows, if any.
     pub follows: Option<usize>,
-    /// It has all data that its primary had at some time. Sentinels vote for no other.
+    /// Whether it has all data that its primary had at some time. Sentinels vote for no other.
     pub is_whole: bool,
     pub offset: u64,
 }
@@ -130,13 +130,13 @@ pub(crate) enum Deed {
 const DOWN_AFTER: Duration = Duration::from_millis(400);
 /// failover-timeout.
 const FAILOVER_TIMEOUT: Duration = Duration::from_secs(3);
-/// A sentinel that was not elected by then gives up.
+/// Time after which a sentinel without election gives up.
 const ELECTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// Interval of a sentinel's messages to the others.
 const HELLO_EVERY: Duration = Duration::from_millis(500);
 /// Time after which a node that follows a wrong node, or none, is corrected: four intervals.
 const CORRECTED_AFTER: Duration = Duration::from_millis(4 * 500);
-/// They do not begin at the same time.
+/// Random delay, so that sentinels do not begin at the same time.
 const DESYNC_MAX: Duration = Duration::from_millis(250);
 
 /// The name of a shard.
@@ -398,7 +398,7 @@ impl Watch {
     fn greet(&mut self, number: usize, sights: &[Sight], now: Instant, deeds: &mut Vec<Deed>) {
         self.sentinels[number].hello_at = now + HELLO_EVERY;
         for shard in 0..self.shards() {
-            // It is said over the nodes.
+            // The messages go through the nodes.
             let is_heard = |node: usize| self.shard_of(node) == shard && self.reaches(number, node, sights);
             if !(0..sights.len()).any(is_heard) {
                 continue;

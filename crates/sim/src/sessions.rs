@@ -30,7 +30,7 @@ impl Step {
         }
     }
 
-    /// How its writes ended.
+    /// Records the outcome of its writes.
     pub(crate) fn told(&self, told: Told, ledger: &mut Ledger) {
         self.writes().into_iter().for_each(|(key, value)| ledger.told(key, Some(value), told));
     }
@@ -56,7 +56,7 @@ pub(crate) struct Transaction {
 }
 
 impl Transaction {
-    /// How all its writes ended.
+    /// Records the outcome of all its writes.
     pub(crate) fn told(&self, told: Told, ledger: &mut Ledger) {
         self.steps.iter().for_each(|step| step.told(told, ledger));
     }
@@ -254,7 +254,7 @@ const ABORTED: &[u8] = b"-EXECABORT Transaction discarded because of previous er
 #[derive(Debug, Default)]
 pub(crate) struct Queues {
     queues: BTreeMap<Vec<u8>, Queue>,
-    /// How many elements there ever were.
+    /// Number of elements so far.
     elements: u64,
 }
 
@@ -265,7 +265,7 @@ struct Queue {
     named: BTreeSet<Vec<u8>>,
     /// Of these, acknowledged.
     pushed: BTreeSet<Vec<u8>>,
-    /// Those of them whose clients got an error that says they were not sent.
+    /// Pushed elements whose clients got an error that says they were not sent.
     never_sent: BTreeSet<Vec<u8>>,
     popped: BTreeSet<Vec<u8>>,
     /// Pops whose outcome is unknown.
@@ -283,7 +283,7 @@ impl Queues {
         element
     }
 
-    /// How the push of `element` ended.
+    /// Records the outcome of the push of `element`.
     pub(crate) fn told(&mut self, key: &[u8], element: &[u8], told: Told) {
         let queue = self.queues.entry(key.to_vec()).or_default();
         match told {
@@ -348,7 +348,7 @@ impl Queue {
         }
         match self.popped.insert(element.to_vec()) {
             true => Ok(()),
-            // That it was taken away is lost as well.
+            // Its removal is lost as well.
             false if self.forgotten => Ok(()),
             false => Err(format!("{:?} came twice", text(element))),
         }

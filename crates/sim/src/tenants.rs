@@ -23,7 +23,7 @@ pub(crate) struct Account {
     password: String,
     /// A connection without it may do nothing.
     is_needed: bool,
-    /// It has said it on this connection.
+    /// Whether AUTH was sent on this connection.
     is_in: bool,
 }
 

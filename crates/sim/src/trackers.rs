@@ -18,11 +18,11 @@ use stdx::{Instant, Prng};
 pub(crate) enum Mode {
     /// All that it has read.
     Read,
-    /// Those that it has read behind CLIENT CACHING YES.
+    /// Keys that it has read behind CLIENT CACHING YES.
     OptIn,
-    /// Those that it has not read behind CLIENT CACHING NO.
+    /// Keys that it has not read behind CLIENT CACHING NO.
     OptOut,
-    /// Those that begin so.
+    /// Keys with these prefixes.
     Broadcast(Vec<Vec<u8>>),
 }
 
@@ -133,7 +133,7 @@ pub(crate) enum Expected {
     },
 }
 
-/// How values are read.
+/// Form of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Shape {
     /// By GET.
@@ -300,7 +300,7 @@ struct Cache {
 #[derive(Debug)]
 struct Kept {
     value: Option<Vec<u8>>,
-    /// Since when the store is known to have another.
+    /// Time since which the store is known to have another value.
     stale_since: Option<Instant>,
 }
 

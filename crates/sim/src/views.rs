@@ -4,7 +4,7 @@ use crate::cluster::{Map, address};
 use resp::{Request, encode};
 use topology::{Address, SLOTS};
 
-/// How a node sees itself.
+/// A node's view of itself and the cluster.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Eye<'m> {
     /// Its own number.
@@ -13,9 +13,9 @@ pub(crate) struct Eye<'m> {
     pub map: &'m Map,
     /// The newest epoch that it has heard of.
     pub epoch: u64,
-    /// It sees a majority.
+    /// Whether it sees a majority.
     pub is_ok: bool,
-    /// It is older than Redis 7, which has CLUSTER SHARDS.
+    /// Whether it is older than Redis 7, which has CLUSTER SHARDS.
     pub is_old: bool,
 }
 

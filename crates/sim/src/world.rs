@@ -141,7 +141,7 @@ enum What {
     Replicate(usize),
     /// On a node a wait may have ended.
     Due(usize),
-    /// The next key of a slot that is on its way moves.
+    /// The next key of a migrating slot moves.
     MoveKey,
     /// The proxy receives the current map of slots.
     Map,
@@ -153,7 +153,7 @@ enum What {
     Isolate(usize),
     /// The others put its replica in its place.
     Elect(usize),
-    /// It is cut off no more.
+    /// The isolation of a node ends.
     Heal(usize),
     /// A sentinel looks at everything.
     Tend(usize),
@@ -165,7 +165,7 @@ enum What {
     Unite,
     /// An operator puts right what he did to a node.
     Correct(usize),
-    /// It is looked at whether the proxy knows the primaries that it should know.
+    /// Checks whether the proxy knows the primaries that it should know.
     Patrol,
     /// The replica of a primary that hangs takes its place.
     Succeed(usize),
@@ -234,7 +234,7 @@ pub(crate) struct World<'p> {
     eager_until: Instant,
     /// Until then a fault may explain missing invalidations.
     deaf_until: Instant,
-    /// How many histories nodes have had.
+    /// Number of histories of nodes so far.
     histories: u64,
     /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
     admitted: u64,

@@ -49,7 +49,7 @@ fn without_faults_one_value_in_a_hundred_is_not_judged_at_most() {
     );
 }
 
-/// How many of some worlds the checker finds fault with when `saboteur` is in them.
+/// Number of worlds in which the checker finds `saboteur`.
 fn found(saboteur: Saboteur) -> usize {
     (0..30).filter(|&seed| run(&Plan::new(seed), Some(saboteur), false).is_err()).count()
 }

@@ -5,7 +5,7 @@
 #[derive(Debug)]
 pub struct BufferPool {
     spare: Vec<Vec<u8>>,
-    /// How many spare buffers are kept at most.
+    /// The most spare buffers that are kept.
     spare_max: usize,
     /// Buffers that grew beyond this many bytes are not kept.
     kept_bytes_max: usize,
@@ -36,7 +36,7 @@ impl BufferPool {
         self.spare.pop().unwrap_or_default()
     }
 
-    /// Gives `buffer` back; its contents are forgotten.
+    /// Returns `buffer` to the pool; its contents are dropped.
     pub fn give(&mut self, mut buffer: Vec<u8>) {
         if buffer.capacity() == 0
             || buffer.capacity() > self.kept_bytes_max
@@ -85,7 +85,7 @@ pub struct ByteQueue {
 }
 
 impl ByteQueue {
-    /// How many bytes wait.
+    /// Number of waiting bytes.
     pub fn len(&self) -> usize {
         self.buffer.len() - self.front
     }

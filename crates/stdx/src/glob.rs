@@ -29,7 +29,7 @@ fn matches_folded(pattern: &[u8], text: &[u8], fold: impl Fn(u8) -> u8 + Copy, l
             retry = None;
             let piece = Piece::before_star(pattern);
             if piece.behind.is_empty() {
-                // It is the last: what it matches is the end of the text.
+                // The last piece matches the end of the text.
                 let Some(start) = text.len().checked_sub(piece.len) else { return false };
                 text = &text[start..];
             } else {
@@ -57,7 +57,7 @@ const LONG_BYTES: usize = 4096;
 /// The elements of a pattern up to the next `*`. Each matches one byte.
 struct Piece<'p> {
     pattern: &'p [u8],
-    /// How many elements.
+    /// Number of elements.
     len: usize,
     /// The pattern from the `*` on; empty if there is none.
     behind: &'p [u8],

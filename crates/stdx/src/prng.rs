@@ -27,7 +27,7 @@ impl Prng {
         ((u128::from(self.next_u64()) * u128::from(bound)) >> 64) as u64
     }
 
-    /// True once in `n` calls on average.
+    /// Returns true once in `n` calls on average.
     pub fn one_in(&mut self, n: u64) -> bool {
         self.below(n) == 0
     }

@@ -6,7 +6,7 @@
 pub struct Id {
     /// The place in the slab; reused.
     pub index: u32,
-    /// How often the place was given away before; wraps after 2^32 reuses of one place.
+    /// Number of earlier uses of the place; wraps after 2^32 reuses of one place.
     pub generation: u32,
 }
 
@@ -77,7 +77,7 @@ impl<T> Slab<T> {
         Some(entry)
     }
 
-    /// How many entries live.
+    /// Number of live entries.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
@@ -87,7 +87,7 @@ impl<T> Slab<T> {
         self.len() == 0
     }
 
-    /// How many places there are: an upper bound for [`Slab::id_at`].
+    /// Number of places: an upper bound for [`Slab::id_at`].
     pub fn places(&self) -> usize {
         self.places.len()
     }

@@ -108,7 +108,7 @@ fn keys_and_collections() {
 /// Unix time, in milliseconds, of all requests.
 const NOW_MS: u64 = 1_000;
 
-/// How long one call took.
+/// Duration of one call.
 #[derive(Clone, Copy, Default)]
 struct Pause {
     wall: Duration,

@@ -136,7 +136,7 @@ impl Audience {
 
     // WATCH.
 
-    /// False if the caller watches the key already.
+    /// Returns false if the caller watches the key already.
     pub(crate) fn watch(&mut self, caller: CallerId, database: u8, key: &[u8], is_expired: bool) -> bool {
         let watches = self.watched[usize::from(database)].entry(key.into()).or_default();
         let is_new = watches.iter().all(|watch| watch.caller != caller);

@@ -47,12 +47,12 @@ impl Subscriptions {
         self.0[kind as usize].iter().map(|name| &**name)
     }
 
-    /// False if it was there already.
+    /// Returns false if it existed already.
     pub(crate) fn add(&mut self, kind: Kind, name: &[u8]) -> bool {
         self.0[kind as usize].insert(name.into())
     }
 
-    /// False if it was not there.
+    /// Returns false if it did not exist.
     pub(crate) fn remove(&mut self, kind: Kind, name: &[u8]) -> bool {
         self.0[kind as usize].remove(name)
     }

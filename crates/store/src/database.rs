@@ -143,7 +143,7 @@ impl Database {
     }
 }
 
-/// How many databases a store has: Redis's default for `databases`.
+/// Number of databases of a store: Redis's default for `databases`.
 pub const DATABASES: u8 = 16;
 
 /// An entry in a table that is two thirds full.

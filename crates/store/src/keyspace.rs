@@ -376,7 +376,7 @@ impl Keyspace {
         self.take_hashed(hash, key)
     }
 
-    /// Gives `key`, which must exist, another expiry.
+    /// Sets the expiry of `key`, which must exist.
     pub(crate) fn set_expiry(&mut self, key: &[u8], expires_at: u64) {
         let hash = self.database.entries.hash(key);
         let Some(entry) = self.database.entries.find_mut(hash, key) else { return };

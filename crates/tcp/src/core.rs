@@ -77,7 +77,7 @@ pub enum Notice {
         /// Why the last node did not.
         reason: String,
     },
-    /// It had no PROXY header.
+    /// The client had no PROXY header.
     Refused {
         /// Its address.
         client: String,
@@ -98,7 +98,7 @@ pub enum Side {
     Client(Id),
     /// The node's of a pair.
     Node(Id),
-    /// That of the probe of a node.
+    /// The connection of a node's probe.
     Probe(usize),
 }
 
@@ -157,7 +157,7 @@ impl Core {
         !self.pairs.is_empty()
     }
 
-    /// How long a connection to a node may take.
+    /// The longest time to connect to a node.
     pub fn connect_timeout(&self) -> Duration {
         self.limits.connect_timeout
     }

@@ -15,7 +15,7 @@ use std::str::FromStr;
 use std::time::Duration;
 use stdx::{Instant, Prng};
 
-/// How a node is chosen.
+/// Rule that chooses a node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Balance {
     /// The node with the fewest clients for its weight.
@@ -85,12 +85,12 @@ struct Node {
 /// A node has changed for the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// It gets clients again.
+    /// The node gets clients again.
     Up {
         /// Its name.
         node: String,
     },
-    /// It gets none for now.
+    /// The node gets no clients for now.
     Down {
         /// Its name.
         node: String,
@@ -229,7 +229,7 @@ impl Nodes {
         match outcome {
             Err(reason) => was_usable.then(|| Verdict::Down { node: name, reason: reason.to_owned() }),
             Ok(()) => {
-                // It was looked at since clients failed there.
+                // A probe has succeeded since clients failed there.
                 (node.fails, node.usable_at) = (0, Instant::ZERO);
                 Some(Verdict::Up { node: name })
             }

@@ -45,7 +45,7 @@ enum State {
         tried: Vec<usize>,
     },
     Open,
-    /// The node is lost; what it has said is on its way, what the client says is dropped.
+    /// The node is lost: its bytes are under way, and the client's bytes are dropped.
     Parting,
 }
 
@@ -89,7 +89,7 @@ impl Core {
         client
     }
 
-    /// Connects to the next node, or gives up.
+    /// Connects to the next node, or ends the pair.
     fn try_next(&mut self, pair: Id, reason: &str, nodes: &mut Nodes, now: Instant) {
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         let State::Connecting { tried } = &entry.state else { return };

@@ -31,7 +31,7 @@ impl FromStr for Kind {
     }
 }
 
-/// How nodes are looked at.
+/// Settings of the probes.
 #[derive(Clone, Debug, Default)]
 pub struct Check {
     /// The check that a node must pass.
@@ -46,7 +46,7 @@ pub struct Check {
 #[derive(Clone, Debug)]
 pub(crate) struct Probe {
     state: State,
-    /// When the next begins.
+    /// Time of the next probe.
     next_at: Instant,
     /// Bytes that the node has sent.
     said: Vec<u8>,
@@ -155,7 +155,7 @@ impl Core {
     fn conclude(&mut self, node: usize, outcome: Result<(), &str>, nodes: &mut Nodes, now: Instant) {
         let probe = &mut self.probes[node];
         probe.state = State::Resting;
-        // One that took longer than the pause is followed by the next at once, not by all that were missed.
+        // A probe that took longer than the pause is followed by one more at once, not by all that were missed.
         probe.next_at = probe.next_at.max(now);
         let verdict = nodes.note_probe(node, outcome, now);
         self.note(verdict);

@@ -19,7 +19,7 @@ struct Rig {
     closed: Vec<Id>,
     paused: BTreeSet<Id>,
     finished: Vec<Id>,
-    /// How many more bytes a connection takes; others take all.
+    /// Bytes that a connection still takes; others take all.
     room: BTreeMap<Id, usize>,
     notices: Vec<Notice>,
 }
@@ -295,7 +295,7 @@ fn a_client_that_leaves_while_its_node_is_sought_leaves_nothing() {
     let (node, conn) = rig.asked[0];
     rig.closed(client, "reset");
     assert_eq!(rig.closed, [conn]);
-    // It does not count for the node any more: the next two go to different ones.
+    // The client does not count for the node any more: the next two go to different ones.
     rig.accept(b"");
     rig.accept(b"");
     let chosen: BTreeSet<usize> = rig.asked[1..].iter().map(|(node, _)| *node).collect();

@@ -1,4 +1,4 @@
-//! How topologies are learned while they change: by asking the nodes of a Redis Cluster, or sentinels.
+//! Discovery of topologies that change: it asks the nodes of a Redis Cluster, or sentinels.
 //!
 //! ```text
 //!     time, a worker's wish ─► whom to ask ─► Action::Connect, Send ─► (the discovery thread)
@@ -57,7 +57,7 @@ pub enum Wish {
     Look,
     /// The node at this address cannot be used.
     Down(Address),
-    /// It can be used again.
+    /// Workers can use the node again.
     Up(Address),
 }
 
@@ -70,14 +70,14 @@ pub struct View {
     pub shards: Vec<ShardSpec>,
 }
 
-/// How it went so far.
+/// Statistics so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Answers that could be used.
     pub answers: u64,
-    /// Questions without one: nobody there, no answer in time, an error.
+    /// Questions without answer: no node there, no answer in time, an error.
     pub failures: u64,
-    /// Answers of those that know less than we do, or that belong to somebody else.
+    /// Answers of nodes with older knowledge, or of another cluster.
     pub refusals: u64,
     /// When the last usable answer came.
     pub answered_at: Option<Instant>,
@@ -112,7 +112,7 @@ impl Discovery {
         either!(self, machine => machine.handle_wish(wish, now));
     }
 
-    /// It is as late as [`Discovery::poll_deadline`] said, or later.
+    /// The time of [`Discovery::poll_deadline`] has come.
     pub fn handle_time(&mut self, now: Instant) {
         either!(self, machine => machine.handle_time(now));
     }
@@ -137,7 +137,7 @@ impl Discovery {
         either!(self, machine => machine.findings.poll_news())
     }
 
-    /// How it went so far.
+    /// Statistics so far.
     pub fn tally(&self) -> Tally {
         either!(self, machine => machine.findings.tally())
     }

@@ -5,10 +5,10 @@ use std::fmt;
 use std::num::NonZeroU32;
 use std::str::FromStr;
 
-/// How a hash chooses a shard.
+/// Rule by which a hash chooses a shard.
 ///
-/// They differ in the keys that a change of the node list moves. `ketama` moves the keys of the nodes that come or go. `slots`
-/// lets every slot be moved on its own. `modulo` and `modula` move nearly everything.
+/// The distributions differ in the keys that a change of the node list moves. `ketama` moves the keys of the nodes that come or
+/// go. `slots` lets every slot be moved on its own. `modulo` and `modula` move nearly everything.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Distribution {
     /// The hash modulo the number of nodes, in the order in which they were given. A node of weight w counts as w
@@ -58,9 +58,9 @@ impl FromStr for Distribution {
 
 /// twemproxy's third distribution, `random`: any of `live` shards, by a random number that the caller draws.
 ///
-/// It looks at no key, so a key would live anywhere: what one request writes the next one does not find. It makes
-/// sense before nodes that all hold the same data and are only read. Therefore it is no [`Distribution`] and cannot
-/// be configured for a pool.
+/// No key is used, so a key would live anywhere: a request does not find the writes of the one before. This distribution makes
+/// sense before nodes that all hold the same data and are only read. Therefore it is no [`Distribution`] and cannot be
+/// configured for a pool.
 pub fn random_shard(draw: u32, live: NonZeroU32) -> ShardId {
     ShardId(draw % live)
 }

@@ -57,7 +57,7 @@ pub enum TopologyError {
         /// Which.
         slot: u16,
     },
-    /// Discovery knows a shard that nobody asked for.
+    /// Discovery found a shard without a configured name.
     #[error("shard {name:?}: the topology has no shard of this name")]
     UnknownShard {
         /// Its name.
@@ -76,7 +76,7 @@ pub enum TopologyError {
     /// More nodes than a topology can have.
     #[error("{count} nodes; at most {NODES_MAX} are possible")]
     TooManyNodes {
-        /// How many there are.
+        /// Number of nodes.
         count: usize,
     },
     /// Two nodes at one address.

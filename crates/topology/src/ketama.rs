@@ -29,7 +29,7 @@ pub(crate) struct Ring {
     /// parts as points or more, so a search that starts there takes a step or two. A binary search over the 4,000 points of 25
     /// nodes takes twelve.
     starts: Box<[u32]>,
-    /// How far right the upper bits stand from the left: 32 minus their number.
+    /// Shift that leaves the upper bits: 32 minus their number.
     shift: u32,
 }
 
@@ -80,7 +80,7 @@ impl Ring {
     }
 }
 
-/// How many points a node of weight `weight` gets on a ring of `nodes` nodes that weigh `weight_total` together.
+/// Number of points of a node with this weight on a ring of `nodes` nodes that weigh `weight_total` together.
 ///
 /// The arithmetic is twemproxy's (`ketama_update` in nc_ketama.c), in the same order and the same single precision. That
 /// matters. With 25 equal nodes, and with 18 other counts up to 200, the product falls just short of 40. Every node then gets

@@ -44,7 +44,7 @@ pub struct Node {
 pub struct Shard {
     /// The given name, or else the first node's address.
     pub name: String,
-    /// How much of the keys it takes in relation to the others.
+    /// Share of the keys in relation to the others.
     pub weight: u32,
     /// The node that takes writes; `None` while there is none, or if the shard is gone.
     pub primary: Option<NodeId>,
@@ -73,7 +73,7 @@ pub struct ShardSpec {
     pub name: String,
     /// The node that takes writes, if there is one.
     pub primary: Option<NodeSpec>,
-    /// Those that follow it.
+    /// Its replicas.
     pub replicas: Vec<NodeSpec>,
     /// The slots that it owns; empty outside of a cluster.
     pub slots: Vec<RangeInclusive<u16>>,

@@ -10,7 +10,7 @@ pub(crate) struct Modulo {
     shards: Box<[ShardId]>,
     /// For each of them the first place behind its run; empty if every run is one place long.
     ends: Box<[u32]>,
-    /// How many places there are: what the hash is divided by.
+    /// Number of places: the divisor of the hash.
     places: u32,
 }
 

@@ -13,20 +13,20 @@ use std::sync::Arc;
 /// points, takes 10 MB.
 pub const NODES_MAX: usize = 4096;
 
-/// How much a node can weigh. Large enough for weights in megabytes, as libmemcached's users write them; small enough
-/// that the weights of [`NODES_MAX`] nodes add up in 32 bits.
+/// The highest weight. It is large enough for weights in megabytes, as libmemcached's users write them. It is small enough that
+/// the weights of [`NODES_MAX`] nodes add up in 32 bits.
 pub const WEIGHT_MAX: u32 = 1_000_000;
 
-/// How long a host or a name can be: DNS's limit for names (RFC 1035, as text without the last dot).
+/// The most bytes of a host or a name: DNS's limit for names (RFC 1035, as text without the last dot).
 pub(crate) const TEXT_BYTES_MAX: usize = 253;
 
-/// How long the label of a zone can be: that of one part of a name in DNS. The zones of clouds have 20 bytes or less.
+/// The most bytes of a zone: that of one part of a name in DNS. The zones of clouds have 20 bytes or less.
 pub(crate) const ZONE_BYTES_MAX: usize = 63;
 
-/// How long the name of an interface can be: `IFNAMSIZ` without the NUL at its end.
+/// The most bytes of the name of an interface: `IFNAMSIZ` without the NUL at its end.
 const INTERFACE_BYTES_MAX: usize = 15;
 
-/// How long the path of a unix socket can be: `sun_path` of this system without the NUL at its end.
+/// The most bytes of the path of a unix socket: `sun_path` of this system without the NUL at its end.
 pub(crate) const UNIX_PATH_BYTES_MAX: usize = if cfg!(target_os = "linux") { 107 } else { 103 };
 
 /// memcached's port, which twemproxy leaves out of a node's name as libmemcached does.
@@ -104,7 +104,7 @@ impl fmt::Display for Address {
 pub struct NodeSpec {
     /// Where it listens.
     pub address: Address,
-    /// How much of the keys it takes in relation to the others: 1 to [`WEIGHT_MAX`].
+    /// Share of the keys in relation to the others: 1 to [`WEIGHT_MAX`].
     pub weight: u32,
     /// The name that places it on a ring instead of its address, so that it can move without losing its keys.
     pub name: Option<String>,

@@ -3,7 +3,7 @@
 use crate::{ShardId, hash};
 use std::ops::Range;
 
-/// How many slots there are, as fixed by the Redis Cluster specification.
+/// Number of slots, as fixed by the Redis Cluster specification.
 pub const SLOTS: u16 = 16_384;
 
 /// The slot of the hashed part of a key (see [`crate::TagRule::tag`]): Redis's crc16 modulo [`SLOTS`].

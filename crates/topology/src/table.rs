@@ -53,7 +53,7 @@ struct Part {
 }
 
 impl Table {
-    /// That over the shards of `nodes` that are not in `out`, of which there is one at least.
+    /// The table over the shards of `nodes` that are not in `out`, of which there is one at least.
     pub(crate) fn new(distribution: Distribution, nodes: &[NodeSpec], out: &[ShardId]) -> Table {
         let mut order = match distribution {
             Distribution::Modulo | Distribution::Slots => as_given(nodes),
@@ -67,8 +67,8 @@ impl Table {
         }
     }
 
-    /// That from which `out` are left out, while those of `returning` have a part of their keys. Parts that this table
-    /// has already, since it left out `out_before`, are not built again: a ring takes long.
+    /// The table without the shards of `out`, while those of `returning` have a part of their keys. Parts that this table has
+    /// already, since it left out `out_before`, are not built again: a ring takes long.
     pub(crate) fn without(
         &self,
         out_before: &[ShardId],

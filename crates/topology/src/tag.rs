@@ -8,7 +8,7 @@ use crate::TopologyError;
 use std::fmt;
 use std::str::FromStr;
 
-/// How the hash tag of a key is found. A key without a tag counts whole.
+/// Rule that finds the hash tag of a key. A key without a tag counts whole.
 ///
 /// | rule       | where the tag is                                                | may be empty |
 /// | ---        | ---                                                             | ---          |

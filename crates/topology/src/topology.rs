@@ -14,9 +14,9 @@ use std::sync::Arc;
 pub struct TopologySpec {
     /// The nodes; their order matters for modulo and slots.
     pub nodes: Vec<NodeSpec>,
-    /// How a hash chooses a node.
+    /// Rule by which a hash chooses a node.
     pub distribution: Distribution,
-    /// How a key becomes a hash; crc32a if left out. Slots take crc16-redis and nothing else.
+    /// Hash function of keys; crc32a if left out. Slots take crc16-redis and nothing else.
     pub hash: Option<HashFunction>,
     /// The hash tag rule. If left out: sml for modulo, none for twemproxy's ketama and modula, redis for slots.
     pub tag_rule: Option<TagRule>,
@@ -44,9 +44,9 @@ pub struct Topology {
     table: Table,
     /// The nodes of the table; empty for a cluster.
     placed: Arc<[NodeSpec]>,
-    /// Those of them that own no keys for now.
+    /// Shards that own no keys for now.
     out: Arc<[ShardId]>,
-    /// Those of them that own only a part of their keys for now.
+    /// Shards that own only a part of their keys for now.
     returning: Arc<[Returning]>,
     is_cluster: bool,
     is_discovered: bool,
@@ -82,10 +82,10 @@ impl Topology {
         })
     }
 
-    /// That of a Redis Cluster, as of `epoch`: `shards` are all that it has, and slots go by its map. Nodes and shards
+    /// The topology of a Redis Cluster as of `epoch`. `shards` are all its shards, and slots go by its map. Nodes and shards
     /// that were there `before` keep their ids.
     ///
-    /// A slot that nobody owns goes to a node that says so, in the cluster's own words.
+    /// A slot without owner goes to a node, which answers in the cluster's own words.
     pub fn of_cluster(
         before: Option<&Topology>,
         epoch: u64,
@@ -121,7 +121,7 @@ impl Topology {
         })
     }
 
-    /// That of a Redis Cluster of which nothing is known yet, as of `epoch`: one shard has all slots and no node.
+    /// The topology of an unknown Redis Cluster as of `epoch`: one shard has all slots and no node.
     pub fn of_unknown_cluster(epoch: u64) -> Topology {
         let all = ShardId(0);
         Topology {
@@ -211,7 +211,7 @@ impl Topology {
         }
     }
 
-    /// How many parts the keyspace has of which no request may touch two: slots in a cluster, else shards.
+    /// Number of parts of the keyspace of which no request may touch two: slots in a cluster, else shards.
     pub fn divisions(&self) -> usize {
         if self.is_cluster { usize::from(SLOTS) } else { self.members.shards.len() }
     }
@@ -228,7 +228,7 @@ impl Topology {
         self.is_discovered
     }
 
-    /// How many entries [`Topology::shards`] has: at least one. Some may be gone.
+    /// Number of entries of [`Topology::shards`]: at least one. Some may be gone.
     #[inline]
     pub fn shard_count(&self) -> usize {
         self.members.shards.len()
@@ -246,7 +246,7 @@ impl Topology {
         there.map(|(_, id)| ShardId(id))
     }
 
-    /// Those of them that own keys: in a cluster, those with slots.
+    /// The shards that own keys: in a cluster, those with slots.
     pub fn owners(&self) -> Vec<ShardId> {
         let Table::Slots(slots) = &self.table else { return self.all_shards().collect() };
         let mut owns = vec![false; self.members.shards.len()];
@@ -349,7 +349,7 @@ impl Topology {
         self.epoch
     }
 
-    /// How a hash chooses a shard.
+    /// Rule by which a hash chooses a shard.
     pub fn distribution(&self) -> Distribution {
         self.distribution
     }
@@ -360,7 +360,7 @@ impl Topology {
         Some(format!("a{open}tag{close}, b{open}tag{close}"))
     }
 
-    /// How keys are placed, in one line: `modulo, crc32a, tag rule sml`.
+    /// The rules for keys in one line: `modulo, crc32a, tag rule sml`.
     pub fn describe(&self) -> String {
         if self.is_cluster {
             return "slots as the cluster gives them".to_owned();

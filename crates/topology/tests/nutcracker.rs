@@ -51,10 +51,10 @@ const KEYS_PER_BATCH: usize = 50;
 /// hold with x86, so such keys cannot be compared.
 const CHAR_IS_UNSIGNED: bool = cfg!(all(target_arch = "aarch64", not(target_vendor = "apple")));
 
-/// How long nutcracker may take to listen, and to answer.
+/// Time within which nutcracker must listen, and answer.
 const WAIT: Duration = Duration::from_secs(10);
 
-/// Attempts to find a port for nutcracker's statistics that nobody else takes in between.
+/// Attempts to find a port for nutcracker's statistics that no other program takes in between.
 const STARTS_MAX: usize = 5;
 
 #[test]
@@ -347,7 +347,7 @@ impl Nutcracker {
 
 impl Drop for Nutcracker {
     fn drop(&mut self) {
-        // It may have ended by itself, which was seen elsewhere.
+        // The process may have ended by itself, which is noticed elsewhere.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }

@@ -42,7 +42,7 @@ impl Bits {
         }
     }
 
-    /// How many lines of a category are in the set, and how many are not, as Redis 7.0 counts them.
+    /// Numbers of a category's lines that are in the set and that are not, as Redis 7.0 counts them.
     pub(crate) fn count(&self, category: Acl) -> (usize, usize) {
         let lines = LINES.iter().filter(|line| line.command.acl.contains(category) && !line.is_newer());
         let (mut on, mut off) = (0, 0);

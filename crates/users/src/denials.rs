@@ -59,7 +59,7 @@ impl Context {
 /// Something that was denied, once or several times.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Denial {
-    /// How often.
+    /// Number of repetitions.
     pub count: u64,
     /// Why.
     pub reason: Reason,

@@ -5,7 +5,7 @@ use std::fmt;
 
 #[cfg(test)]
 thread_local! {
-    /// How many passwords this thread has hashed.
+    /// Number of passwords that this thread has hashed.
     pub(crate) static HASHED: std::cell::Cell<usize> = const { std::cell::Cell::new(0) };
 }
 

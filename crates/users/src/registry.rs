@@ -13,7 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 pub struct Registry {
     users: Mutex<Arc<Users>>,
     denials: Mutex<Denials>,
-    /// For ACL GENPASS: nobody else knows it.
+    /// For ACL GENPASS: it is known only here.
     secret: [u8; 32],
     drawn: AtomicU64,
     /// Whether users come from a file.

@@ -23,7 +23,7 @@ pub const NUTCRACKER: Need = Need { probe: &["nutcracker", "--version"], package
 pub const NGINX: Need = Need { probe: &["nginx", "-v"], package: "nginx" };
 /// Where Debian puts the part of nginx that forwards TCP.
 pub const NGINX_STREAM_MODULE: &str = "/usr/lib/nginx/modules/ngx_stream_module.so";
-/// That part.
+/// The stream module of nginx.
 pub const NGINX_STREAM: Need =
     Need { probe: &["test", "-e", NGINX_STREAM_MODULE], package: "libnginx-mod-stream" };
 /// Another such proxy.

@@ -37,7 +37,7 @@ const UNEXPLAINED: &str = "not yet explained";
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Expected {
     comment: Vec<String>,
-    /// How many pass at least: those that do not run because a file dies early are missed by this.
+    /// The least number of passes: it shows tests that do not run because a file dies early.
     passed: usize,
     reasons: Vec<Reason>,
 }
@@ -119,7 +119,7 @@ impl Expected {
         blessed
     }
 
-    /// How many names have no reason.
+    /// Number of names without a reason.
     pub(super) fn unexplained(&self) -> usize {
         let unexplained = self.reasons.iter().filter(|reason| reason.text == UNEXPLAINED);
         unexplained.map(|reason| reason.names.len()).sum()

@@ -40,7 +40,7 @@ fn download_source(package: &str, place: &Path) -> Result<()> {
     println!("suites: {package}'s source from Debian");
     let apt = Apt::new(folder().join("apt"), &debian_sources("deb-src $(SITE) $(RELEASE) $(COMPONENT)")?)?;
     process::run(&mut apt.command(&["update"], place))?;
-    // It may end with an error although the one file that we want is there: the packaging can be missing.
+    // The command may end with an error although the one needed file is there: the packaging can be missing.
     let output = apt.command(&["source", "--download-only", package], place).output()?;
     find(place, |name| name.contains(".orig.tar"))
         .map(drop)

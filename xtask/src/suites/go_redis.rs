@@ -21,7 +21,7 @@ pub(super) const SUITE: Suite = Suite {
 
 const MODULE: &str = "github.com/redis/go-redis/v9@v9.5.4";
 
-/// It is written in.
+/// The fixed port of the tests.
 const PORT: u16 = 6379;
 
 /// Redis Cluster, Sentinel and modules, which this mode does not start; the pattern matches the name of a test. "Shows function

@@ -19,7 +19,7 @@ pub(super) const SUITE: Suite = Suite {
     parts,
 };
 
-/// It takes a second.
+/// The tests take a second.
 const LIMIT: Duration = Duration::from_secs(60);
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {

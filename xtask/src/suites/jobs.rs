@@ -12,7 +12,7 @@ pub(super) struct Jobs<J> {
 
 struct State<J> {
     waiting: VecDeque<Job<J>>,
-    /// How many may still add jobs.
+    /// Number of sources that may still add jobs.
     sources: usize,
     /// The ports of the jobs that run.
     ports: Vec<u16>,

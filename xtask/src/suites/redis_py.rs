@@ -22,7 +22,7 @@ pub(super) const SUITE: Suite = Suite {
 
 const REDIS_PY_VERSION: &str = "5.0.8";
 
-/// They talk to a port that is written in, where another suite may be running.
+/// Tests that use a fixed port, where another suite may be running.
 const WIRED: [&str; 3] = [
     "tests/test_commands.py::TestRedisCommands::test_psync",
     "tests/test_connection.py::TestConnection::test_retry_connect_on_timeout_error",
@@ -32,7 +32,7 @@ const WIRED: [&str; 3] = [
 /// Packages of the test environment. They are pinned: another pytest may collect other tests.
 const PACKAGES: [&str; 2] = ["pytest==9.2.0", "pytest-timeout==2.4.0"];
 
-/// For one test. Some wait for ever where shardis refuses.
+/// For one test. Some wait without end where shardis refuses.
 const TEST_LIMIT: Duration = Duration::from_secs(20);
 
 const LIMIT: Duration = Duration::from_secs(900);

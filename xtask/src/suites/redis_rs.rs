@@ -26,7 +26,7 @@ pub(super) const SUITE: Suite = Suite {
 /// The first that is not yanked of those whose tests we know.
 const VERSION: &str = "0.27.6";
 
-/// Those that need neither TLS, Cluster, Sentinel nor modules.
+/// Files of tests that need neither TLS, Cluster, Sentinel nor modules.
 const FILES: [&str; 7] = ["basic", "async", "types", "script", "streams", "geospatial", "acl"];
 
 /// One test takes milliseconds.
@@ -66,7 +66,7 @@ fn source() -> Result<PathBuf> {
         .find_map(|package| package["manifest_path"].as_str());
     let fetched = Path::new(manifest.context("cargo does not say where redis is")?).parent();
     process::run(command("cp").arg("-R").arg(fetched.context("a manifest is in a folder")?).arg(&place))?;
-    // It lies within our workspace, of which it is no member.
+    // The folder lies within our workspace, of which it is no member.
     let manifest = source.join("Cargo.toml");
     std::fs::write(&manifest, std::fs::read_to_string(&manifest)? + "\n[workspace]\n")?;
     std::fs::write(source.join("copied"), "")?;
@@ -79,7 +79,7 @@ fn build(source: &Path) -> Result<Vec<(&'static str, PathBuf)>> {
     let mut build = cargo(["test", "--no-run", "--locked", "--quiet", "--message-format=json"]);
     build.current_dir(source).args(["--features", "tokio-comp,connection-manager"]);
     build.args(names.iter().flat_map(|name| ["--test", name]));
-    // They are run once: to build them takes longer than to run them.
+    // The tests are run once: to build them takes longer than to run them.
     build
         .env("CARGO_TARGET_DIR", fetch::folder().join("redis-rs/target"))
         .env("CARGO_PROFILE_DEV_DEBUG", "0");

@@ -38,7 +38,7 @@ const REAL: [&str; 11] = [
     "version",
 ];
 
-/// How often a relay looks whether the suite that started it is still there.
+/// Interval at which a relay checks whether the suite that started it still exists.
 const ORPHAN_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Arguments of redis-server.
@@ -185,7 +185,7 @@ impl Stream {
     }
 
     fn shutdown(&self) {
-        // It fails only if the other side was faster.
+        // Shutting down fails only if the other side was faster.
         let _ = match self {
             Stream::Tcp(stream) => stream.shutdown(Shutdown::Both),
             Stream::Unix(stream) => stream.shutdown(Shutdown::Both),

@@ -21,10 +21,10 @@ pub(super) const SUITE: Suite = Suite {
     parts,
 };
 
-/// That of `tests/clients/go`: go compiles it once for both.
+/// The version of `tests/clients/go`: go compiles it once for both.
 const VERSION: &str = "v1.0.79";
 
-/// It is written in.
+/// The fixed port of the tests.
 const PORT: u16 = 6379;
 
 /// The quick tests take some seconds together.
@@ -35,9 +35,9 @@ struct Package {
     path: &'static str,
     /// Before the names of its tests, in lists.
     slug: &'static str,
-    /// Those that `cargo xtask test` runs as well.
+    /// Tests that `cargo xtask test` runs as well.
     quick: &'static [&'static str],
-    /// They wait for seconds, or send a million requests.
+    /// Tests that wait for seconds, or send a million requests.
     slow: &'static [&'static str],
 }
 

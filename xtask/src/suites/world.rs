@@ -17,10 +17,10 @@ use crate::speed;
 /// As many as `cargo xtask demo` has.
 const NODES: usize = 4;
 
-/// How long a process may take until it listens, on a loaded machine.
+/// Time within which a process must listen, on a loaded machine.
 pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a node may take for a request.
+/// The longest time of a node for a request.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Ports are chosen and taken one world after the other, so that none is given twice.

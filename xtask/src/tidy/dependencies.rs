@@ -27,7 +27,7 @@ const LICENCES: &[&str] = &[
     "Zlib",
 ];
 
-/// How cargo names crates.io.
+/// Name of crates.io in cargo's metadata.
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 
 /// The lock files; the fuzz targets and the programs of redis-rs are workspaces of their own.

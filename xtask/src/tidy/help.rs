@@ -115,7 +115,7 @@ fn help_of(field: &syn::Field) -> String {
     text.split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// How many lines of [`COLUMNS`] `text` takes, broken between words.
+/// Number of lines of [`COLUMNS`] that `text` takes, broken between words.
 fn lines_of(text: &str) -> usize {
     let (mut lines, mut used) = (1, 0);
     for word in text.split_whitespace() {

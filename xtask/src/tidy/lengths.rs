@@ -1,4 +1,4 @@
-//! How long files and functions are. A central file that everything ends up in is the thing to prevent.
+//! Lengths of files and functions. They prevent a central file that everything ends up in.
 
 use syn::spanned::Spanned;
 use syn::visit::{self, Visit};
@@ -27,7 +27,7 @@ pub(super) fn measure(source: &Source<'_>) -> Vec<Measure> {
     visitor.measures
 }
 
-/// How long functions are as a whole: not a rule, a direction.
+/// Lengths of all functions as a distribution: not a rule, a direction.
 pub(super) fn distribution(measures: &[Measure]) -> String {
     let functions: Vec<&Measure> =
         measures.iter().filter(|measure| measure.unit == Unit::FunctionLines).collect();

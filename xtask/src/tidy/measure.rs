@@ -64,7 +64,7 @@ impl fmt::Display for Unit {
     }
 }
 
-/// How much of a unit something has.
+/// A measured size of one thing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Measure {
     /// `path`, `path::Type::function`, `crate::Type`, or the name of a crate.

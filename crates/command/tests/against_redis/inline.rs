@@ -40,7 +40,7 @@ const SEED: u64 = 1;
 fn inline_words_end_where_redis_ends_them() {
     let Some(mut node) = Node::start() else { return };
     for template in TEMPLATES {
-        // A line feed ends the line. Redis waits for ever behind a NUL, and shardis refuses it.
+        // A line feed ends the line. Redis waits without end behind a NUL, and shardis refuses it.
         for byte in (1..=u8::MAX).filter(|byte| *byte != b'\n') {
             let parts: Vec<&[u8]> = template.split('@').map(str::as_bytes).collect();
             compare(&mut node, &parts.join(&byte));

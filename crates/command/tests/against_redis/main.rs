@@ -37,7 +37,7 @@ const CHANGED: [(usize, &str); 5] = [
         TIPS,
         "acl|deluser acl|save acl|setuser client|setname config|resetstat config|rewrite latency|reset msetnx randomkey scan",
     ),
-    // It overwrites its target.
+    // The command overwrites its target.
     (SPECS, "sinterstore"),
 ];
 

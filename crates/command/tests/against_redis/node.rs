@@ -107,7 +107,7 @@ impl Node {
 
 impl Drop for Node {
     fn drop(&mut self) {
-        // It may have died before; what counts is that it is gone now.
+        // The process may have died before; it must only be gone now.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -130,7 +130,7 @@ fn try_start(options: &[&str]) -> std::io::Result<Option<Node>> {
         .stderr(Stdio::null())
         .spawn()?;
     let log = BufReader::new(child.stdout.take().expect("stdout is a pipe"));
-    // It says so once it listens; if it stops before, its log ends.
+    // The log names the moment at which the node listens; if the node stops before, its log ends.
     let is_ready = log.lines().map_while(Result::ok).any(|line| line.contains("Ready to accept connections"));
     if !is_ready {
         child.wait()?;

@@ -59,7 +59,7 @@ pub(crate) struct DiscoveryArgs {
 
 const REFRESH_PERIOD_MS: u64 = 10_000;
 
-/// How many shards names can be given for: more than any set of sentinels watches.
+/// The most names of shards: more than any set of sentinels watches.
 const NAMES_MAX: usize = 1024;
 
 impl DiscoveryArgs {

@@ -39,7 +39,7 @@ pub(crate) struct Defaults {
 }
 
 impl Defaults {
-    /// Those of shardis. The others wait for nodes as long as these do, if they themselves wait for ever.
+    /// The defaults of shardis. Programs that wait for nodes without end get its timeouts.
     pub(crate) const OWN: Defaults = Defaults {
         host: "127.0.0.1",
         port: 6380,

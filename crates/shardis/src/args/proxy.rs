@@ -326,7 +326,7 @@ impl ProxyArgs {
         let users = self.users();
         let about_users = |error: String| match error.starts_with("--") {
             true => error,
-            // It begins with file and line.
+            // The error begins with file and line.
             false => format!("{}: {error}", users.option()),
         };
         let nobody = ::proxy::Credentials::default();

@@ -44,7 +44,7 @@ impl ProxyArgs {
     }
 }
 
-/// That `flag` has no effect, since `other` is not given.
+/// The remark that `flag` has no effect, since `other` is not given.
 pub(crate) fn no_effect(flag: &str, other: &str) -> String {
     format!("{flag} has no effect without {other}")
 }

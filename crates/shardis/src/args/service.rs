@@ -110,7 +110,7 @@ impl ServiceArgs {
         self.timeout.unwrap_or(timeout)
     }
 
-    /// How many workers there are to be.
+    /// Number of workers.
     pub(crate) fn workers(&self) -> usize {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
@@ -118,7 +118,7 @@ impl ServiceArgs {
         }
     }
 
-    /// How long a drain may take.
+    /// The longest time of a drain.
     pub(crate) fn drain_timeout(&self) -> Duration {
         Duration::from_secs(self.drain_timeout)
     }

@@ -16,7 +16,7 @@ pub(crate) struct Serving {
     pub tcp: Vec<TcpArgs>,
     /// Threads of each of them.
     pub workers: usize,
-    /// How long a drain may take.
+    /// The longest time of a drain.
     pub drain_timeout: Duration,
     /// Level of the log.
     pub log_level: tracing::Level,

@@ -46,7 +46,7 @@ pub(super) struct Table<'a> {
 pub(super) struct Root<'a> {
     /// Above all tables.
     pub pairs: Vec<Pair<'a>>,
-    /// Those of listeners.
+    /// The tables of listeners.
     pub tables: Vec<Table<'a>>,
 }
 

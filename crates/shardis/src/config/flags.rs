@@ -50,7 +50,7 @@ impl Entry {
 const NOT_IN_FILES: [&str; 1] = ["config"];
 
 impl Flags {
-    /// Those of `command`; `list` says where all of them are to be found.
+    /// The flags of `command`; `list` names the place that lists all of them.
     pub(super) fn new(command: Command, list: &'static str) -> Flags {
         Flags { command: command.no_binary_name(true), list }
     }
@@ -60,7 +60,7 @@ impl Flags {
         self.flag(name).map(|flag| flag.get_id().to_string())
     }
 
-    /// How the flags with these ids are called.
+    /// Names of the flags with these ids.
     pub(super) fn names_of(&self, ids: &[String]) -> Vec<String> {
         let flags =
             self.command.get_arguments().filter(|flag| ids.iter().any(|id| flag.get_id() == id.as_str()));
@@ -131,7 +131,7 @@ impl Flags {
     fn refusal_of_word(&self, flag: &Arg, key: &str, word: &OsString) -> Option<String> {
         match self.parse([word.clone()]) {
             Ok(_) => None,
-            // It may need other flags.
+            // The flag may need other flags.
             Err(error) if error.kind() == ErrorKind::MissingRequiredArgument => None,
             Err(error) => Some(refused_value(flag, key, &error)),
         }
@@ -240,7 +240,7 @@ pub(super) fn merged(entries: Vec<Entry>, faults: &mut Vec<Fault>) -> Vec<Entry>
     let mut merged: Vec<Entry> = Vec::new();
     for entry in entries {
         match merged.iter_mut().find(|other| other.id == entry.id) {
-            // One that may be said more than once.
+            // A flag that may be given more than once.
             Some(other) if other.key == entry.key => {
                 other.words.extend(entry.words);
                 other.values.extend(entry.values);
@@ -321,7 +321,7 @@ fn has_type<T: 'static>(parser: &ValueParser) -> bool {
     parser.type_id() == TypeId::of::<T>()
 }
 
-/// How `flag` might look in a file.
+/// An example of `flag` in a file.
 fn example(flag: &Arg, key: &str) -> String {
     let default = flag.get_default_values().first().and_then(|value| value.to_str()).map(str::to_owned);
     let default = default.or_else(|| default_in_help(flag));

@@ -25,7 +25,7 @@ const TCP_LISTENERS_MAX: usize = 64;
 pub(super) struct Listeners {
     /// As `--listener`, those of Redis.
     pub of_redis: Vec<Entry>,
-    /// Those of mode tcp.
+    /// The listeners of mode tcp.
     pub of_tcp: Vec<TcpListener>,
     /// The faults found.
     pub faults: Vec<Fault>,

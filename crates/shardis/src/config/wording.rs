@@ -1,6 +1,6 @@
 //! Texts about flags as texts about keys: `--tls-port=6390` is `tls-port = 6390` in a file.
 
-/// How texts are to be worded.
+/// Translation of texts about flags into texts about a file.
 #[derive(Debug, Default)]
 pub(super) struct Wording {
     /// Flags that were on the command line, and stay flags.
@@ -25,7 +25,7 @@ impl Wording {
                 out.push_str(name);
                 continue;
             }
-            // That of `shardis tcp`.
+            // The flag of `shardis tcp`.
             out.push_str(if name == "listen" { "address" } else { name });
             if let Some(value) = rest.strip_prefix('=') {
                 let (value, behind) = split_value(value);

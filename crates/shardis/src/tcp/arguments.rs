@@ -156,7 +156,7 @@ impl TcpArgs {
         Patience { fails_max: self.node_failure_limit, fail_timeout }
     }
 
-    /// How nodes are looked at.
+    /// Settings of the probes.
     pub(super) fn probe(&self) -> Check {
         let mut question = self.send_proxy.map(|version| header(version, None)).unwrap_or_default();
         question.extend_from_slice(b"*1\r\n$4\r\nPING\r\n");

@@ -36,7 +36,7 @@ pub(super) enum Addresses {
 }
 
 impl Targets {
-    /// Those of `nodes`, whose names are looked up.
+    /// The targets for `nodes`, whose names are looked up.
     pub(super) fn of(nodes: &[NodeSpec]) -> Result<Targets, String> {
         let places = nodes.iter().map(|node| Place::of(&node.address)).collect::<Result<Vec<_>, _>>()?;
         Ok(Targets(places.into()))

@@ -64,7 +64,7 @@ pub(super) struct Worker {
     inbox: mpsc::Receiver<Message>,
     /// The control thread sees it by these.
     signs: Signs,
-    /// Those of them that never got past their PROXY header.
+    /// Clients that never got past their PROXY header.
     pending_clients_gone: usize,
     draining: bool,
     /// Connections that are being made to a name.

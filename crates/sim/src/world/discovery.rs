@@ -44,7 +44,7 @@ struct Talk {
     listens: bool,
     /// The other side is gone.
     is_ended: bool,
-    /// It is dead without notice.
+    /// Whether the connection is dead without notice.
     is_lost: bool,
 }
 
@@ -202,7 +202,7 @@ impl World<'_> {
         }
     }
 
-    /// Those with a sentinel lead nowhere any more.
+    /// Kills the discovery's connections to a sentinel, without notice.
     pub(super) fn lose_talks(&mut self, sentinel: usize) {
         for conn in self.talks_with(Host::Sentinel(sentinel)) {
             if let Some(talk) = self.scout.as_mut().and_then(|scout| scout.talks.get_mut(&conn)) {
@@ -320,7 +320,7 @@ impl World<'_> {
             self.spread_news();
         }
         if has_lost_all {
-            // It begins anew as a replica, and ends all waits for elements: the keys belong to another node now.
+            // The node begins anew as a replica, and ends all waits for elements: the keys belong to another node now.
             self.nodes[node].die();
             self.reset_links(node);
             self.nodes[node].due_at = None;
@@ -348,7 +348,7 @@ impl World<'_> {
         self.plan_at(self.now + lasts, What::Heal(primary));
     }
 
-    /// It has not heard its fellows for too long.
+    /// The node has had no contact to the others for too long.
     pub(super) fn isolate(&mut self, node: usize) {
         if let Some(cluster) = self.cluster.as_mut().filter(|cluster| cluster.cut.contains(&node)) {
             cluster.isolated.insert(node);
@@ -372,7 +372,7 @@ impl World<'_> {
         }
     }
 
-    /// It hears them again.
+    /// The node hears the others again.
     pub(super) fn heal(&mut self, node: usize) {
         if let Some(cluster) = &mut self.cluster {
             cluster.cut.remove(&node);

@@ -30,7 +30,7 @@ impl World<'_> {
         }
     }
 
-    /// Those who follow `node`.
+    /// Nodes that follow `node`.
     fn followers_of(&self, node: usize) -> Vec<usize> {
         (0..self.nodes.len()).filter(|follower| self.primary_of(*follower) == Some(node)).collect()
     }
@@ -113,7 +113,7 @@ impl World<'_> {
         self.cluster.as_ref().is_some_and(|cluster| cluster.believes_to_be_primary(node))
     }
 
-    /// Those who follow `node` take nothing over for a while, though their links are up.
+    /// Replicas of `node` apply nothing for a while, though their links are up.
     pub(super) fn hold_followers(&mut self, node: usize, lasts: Duration) {
         for follower in self.followers_of(node) {
             if let Some(follower) = &mut self.nodes[follower].follower {
@@ -169,7 +169,7 @@ impl World<'_> {
         self.acknowledge(primary_number);
     }
 
-    /// Those who wait on `node` for replicas are answered, if there are enough or their time is up.
+    /// Answers waits for replicas on `node`, if there are enough or the time is up.
     pub(super) fn acknowledge(&mut self, node: usize) {
         if self.nodes[node].waiting.is_empty() {
             return;
@@ -197,7 +197,7 @@ impl World<'_> {
         let replica = &self.nodes[node];
         let follower = replica.follower.as_ref().filter(|_| !covers_for_primary && is_steady(replica))?;
         if self.watch.is_some() && !self.ledger.is_demoted_since(node, then) {
-            // It was told to follow another node, and is still asked as the primary that it was.
+            // The node was told to follow another node, and is still asked as the primary that it was.
             return None;
         }
         if follower.is_unlinked_since(then) {
@@ -264,7 +264,7 @@ impl World<'_> {
     }
 }
 
-/// Gives `replica` what `primary` has before the world begins.
+/// Copies the data of `primary` to `replica` before the world begins.
 pub(super) fn pair(primary: &mut Node, replica: &mut Node, now: Instant) {
     let mut follower = Follower::new(now);
     follower.link(true, now);

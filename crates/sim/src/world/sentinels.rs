@@ -24,7 +24,7 @@ use stdx::Instant;
 use topology::ShardSpec;
 use topology::discovery::{Discovery, SentinelDiscovery, SentinelSettings};
 
-/// How often a sentinel looks.
+/// Interval of a sentinel's looks at nodes.
 const LOOKS_EVERY: Duration = Duration::from_millis(100);
 /// Time after which the proxy knows the right primary that a reachable sentinel has named. It covers two attempts to connect,
 /// one of them to a dead address.
@@ -190,7 +190,7 @@ impl World<'_> {
         self.pass_crown(heir);
     }
 
-    /// It is a primary by its own account.
+    /// The node reports that it is a primary.
     fn make_primary(&mut self, node: usize) {
         self.histories += 1;
         let node = &mut self.nodes[node];

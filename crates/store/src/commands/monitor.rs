@@ -51,7 +51,7 @@ pub(crate) fn memory(keyspace: &Keyspace, subcommand: &[u8], out: &mut Reply) ->
     Ok(())
 }
 
-/// Those of Redis's figures that the store has.
+/// The fields of Redis that the store has.
 fn stats(keyspace: &Keyspace, out: &mut Reply) {
     let (bytes, keys) = (keyspace.memory_used(), keyspace.len_of_all());
     let figures = [

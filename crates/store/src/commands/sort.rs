@@ -46,7 +46,7 @@ fn show(keyspace: &Keyspace, query: &Query<'_>, key: &[u8], out: &mut Reply) -> 
 struct Query<'a> {
     descends: bool,
     by_bytes: bool,
-    /// False if a BY without an asterisk disables sorting.
+    /// Cleared if a BY without an asterisk disables sorting.
     is_sorted: bool,
     by: Option<&'a [u8]>,
     offset: i64,

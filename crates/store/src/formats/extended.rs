@@ -166,7 +166,7 @@ fn rounded(negative: bool, value: u128, exponent: i32, lost: bool) -> Extended {
     let exponent = exponent + shift as i32;
     match u64::try_from(rounded) {
         Ok(mantissa) => Extended { negative, infinite: false, mantissa, exponent },
-        // It was rounded up to 2^64.
+        // The mantissa was rounded up to 2^64.
         Err(_) => Extended { negative, infinite: false, mantissa: 1 << 63, exponent: exponent + 1 },
     }
 }

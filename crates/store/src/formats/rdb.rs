@@ -29,7 +29,7 @@ const INTSET: u8 = 11;
 const HASH_LISTPACK: u8 = 16;
 const ZSET_LISTPACK: u8 = 17;
 const QUICKLIST: u8 = 18;
-/// Since Redis 7.2.
+/// Written by Redis since 7.2.
 const SET_LISTPACK: u8 = 20;
 
 /// In a list, a node is an element by itself or a listpack.

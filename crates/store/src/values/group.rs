@@ -58,7 +58,7 @@ impl Group {
         self.consumers.get(name)
     }
 
-    /// False if there is one of this name.
+    /// Returns false if a consumer of this name exists.
     pub(crate) fn add_consumer(&mut self, name: &[u8], seen_ms: u64) -> bool {
         if self.consumers.contains_key(name) {
             return false;

@@ -1,7 +1,7 @@
 //! A long sequence in chunks: cheap at both ends and in the middle, and never moved as a whole.
 //!
-//! It holds lists and the order of sorted sets. With a million elements an index costs a walk over at most some ten thousand
-//! chunk lengths (ten microseconds). An insertion moves one chunk.
+//! The sequence holds lists and the order of sorted sets. With a million elements an index costs a walk over at most some ten
+//! thousand chunk lengths (ten microseconds). An insertion moves one chunk.
 
 use std::collections::VecDeque;
 

@@ -60,7 +60,7 @@ impl Set {
         }
     }
 
-    /// True if the member is new.
+    /// Returns true if the member is new.
     pub(crate) fn insert(&mut self, member: &[u8]) -> bool {
         let is_new = match (&mut self.form, parse_i64(member)) {
             (Form::Integers(integers), Some(number)) => insert_integer(integers, number, member),

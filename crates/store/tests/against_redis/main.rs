@@ -410,7 +410,7 @@ fn normal(args: &[&[u8]], bytes: &[u8]) -> Vec<String> {
         "xinfo" => return vec![without_times(bytes)],
         // Equal weights leave the order to chance.
         "sort" | "sort_ro" if [&b"BY"[..], b"ALPHA"].iter().all(|word| args.contains(word)) => 1,
-        // One that was large has no order; `order` compares that of small ones.
+        // A formerly large collection has no order; `order` compares that of small ones.
         "hgetall" => 2,
         "hrandfield" | "zrandmember" if args.len() == 4 => {
             if is_nested(bytes) {

@@ -29,7 +29,7 @@ use stdx::{Id, Instant};
 pub struct ClusterSettings {
     /// Nodes to ask first; they need not stay in the cluster.
     pub seeds: Vec<Address>,
-    /// How long nobody is asked when nothing happens, about.
+    /// Approximate pause between two questions when nothing happens.
     pub period: Duration,
     /// Nodes speak TLS.
     pub is_tls: bool,
@@ -53,7 +53,7 @@ pub struct ClusterDiscovery {
     asking: Vec<Asking>,
     schedule: Schedule,
     hints: VecDeque<Address>,
-    /// Where a redirect led that nobody has told of yet, and until when that is looked for: requests wait to be sent there.
+    /// Targets of redirects that are unknown, each with the time until which it is searched: requests wait for it.
     wanted: HashMap<Address, Instant>,
     /// Primaries that workers cannot use, and since when.
     down: HashMap<Address, Instant>,
@@ -71,9 +71,9 @@ struct Asking {
     conn: Id,
     address: Address,
     replies: Replies,
-    /// How many of them are here.
+    /// Number of its replies that are here.
     count: usize,
-    /// Another that was asked beside it has answered: nobody waits for this one.
+    /// Another node that was asked beside it has answered: its answer is not needed.
     is_spare: bool,
 }
 
@@ -165,7 +165,7 @@ impl ClusterDiscovery {
         self.talks.deadline().min(self.question_at())
     }
 
-    /// When the next is to be asked.
+    /// Time of the next question.
     fn question_at(&self) -> Instant {
         let has_choice = || self.hints.iter().chain(self.addresses()).any(|address| !self.is_asked(address));
         let may_ask = self.asking.len() < ASKED_MAX && has_choice();
@@ -382,7 +382,7 @@ impl ClusterDiscovery {
         self.schedule.rest(rest, &mut self.prng);
     }
 
-    /// Since when something is wrong that a new topology would mend.
+    /// Time since which there is a fault that a new topology would end.
     fn trouble(&self) -> Option<Instant> {
         self.down.values().copied().chain(self.is_troubled).min()
     }

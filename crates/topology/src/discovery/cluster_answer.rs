@@ -24,7 +24,7 @@ pub(super) struct Replies {
 pub(super) struct Answer {
     /// The newest epoch that it has heard of.
     pub epoch: u64,
-    /// It sees a majority of the primaries, and all slots served.
+    /// Whether the node sees a majority of the primaries, and all slots served.
     pub is_ok: bool,
     /// All nodes that it knows, itself included.
     pub nodes: Vec<Member>,
@@ -44,11 +44,11 @@ pub(super) struct Member {
     pub slots: Vec<RangeInclusive<u16>>,
     /// A majority says that it has failed.
     pub is_failed: bool,
-    /// It is the one that was asked.
+    /// Whether it is the node that was asked.
     pub is_asked: bool,
 }
 
-/// How node and port are to be understood.
+/// Context of a node's address and port.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked<'a> {
     /// Where we asked.

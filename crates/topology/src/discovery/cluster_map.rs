@@ -44,7 +44,7 @@ struct Claim {
 /// The effect of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It was taken over as far as it knows more than we do.
+    /// The answer was joined, as far as it is newer.
     Joined,
     /// The same map, and some of the answer was older than it.
     Outdated,
@@ -112,7 +112,7 @@ impl ClusterMap {
         answer.is_ok && answer.epoch >= self.epoch
     }
 
-    /// Gives `member` the slots that it claims with right. Returns how many others have with more.
+    /// Assigns `member` the slots that it rightly claims. Returns the number of slots that others claim with a higher epoch.
     fn join_slots(&mut self, member: &Member, answer: &Answer) -> usize {
         let owner: Arc<str> = self.name(&member.id);
         let mut lost = 0;

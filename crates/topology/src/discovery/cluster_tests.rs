@@ -87,7 +87,7 @@ fn hosts_are_the_names_that_the_cluster_announces() {
         slots: Some(recorded!("hostnames-slots")),
         ..Replies { info: recorded!("ok-info"), nodes: recorded!("hostnames-nodes"), ..Replies::default() }
     };
-    // Those that have no host name are called by their addresses.
+    // Nodes without a host name have their addresses as names.
     let expected = [
         "a.example.org:21001 [d.example.org:21004] 0-5460",
         "127.0.0.1:21002 [127.0.0.1:21005] 5461-10922",
@@ -277,7 +277,7 @@ fn minority_view_reverts_nothing_at_any_epoch() {
         3,
         &[member("c", "", 3, &[(0, 9)]), member("a", "c", 3, &[]), member("b", "", 2, &[(10, 19)])],
     );
-    // a is cut off, believes to be a primary, and somebody with it asks for votes again and again.
+    // a is isolated, believes to be a primary, and a node with it asks for votes again and again.
     let minority = Answer {
         is_ok: false,
         ..answer(
@@ -343,7 +343,7 @@ fn primaries_without_slots_come_last() {
     let all = [&owners[..], &[newcomer, failed, member("e", "a", 0, &[])]].concat();
     let expected = ["c:1 [] 0-9", "b:1 [] 10-19", "a:1 [e:1] "].map(str::to_owned).to_vec();
     assert_eq!(joined(&[&answer(3, &all)]).0, expected);
-    // They do not make a cluster in which nobody has a slot.
+    // Primaries without slots make no cluster.
     assert_eq!(joined(&[&answer(3, &all[2..])]).0, Vec::<String>::new());
 }
 
@@ -499,7 +499,7 @@ fn other_nodes_are_asked_beside_a_slow_one() {
 #[test]
 fn a_late_answer_is_joined_as_any_other() {
     let mut world = world_that_has_grown(1);
-    // It is asked twice: it is of an age that does not know SHARDS.
+    // The node is asked twice: it is too old for SHARDS.
     world.slow.insert("d:1".to_owned(), Duration::from_millis(200));
     world.wish(Wish::Redirected(address("d:1")));
     world.run_for(Duration::from_millis(399));
@@ -546,8 +546,8 @@ fn redirect_to_an_unknown_node_is_followed_for_two_seconds() {
 fn a_node_that_turns_out_to_be_down_is_not_waited_for() {
     let mut world = world();
     world.run_for(Duration::from_secs(5));
-    // It is frozen. Workers first notice late requests, so that a newer map would be good: it may be the very node that
-    // is asked for one.
+    // The node is frozen. Workers first notice late requests, so that a newer map would help. The frozen node itself may be
+    // asked for one.
     world.cut.insert("a:1".to_owned());
     world.wish(Wish::Redirected(address("a:1")));
     world.run_for(Duration::from_millis(50));
@@ -786,7 +786,7 @@ fn no_answer_reverts_newer_knowledge() {
                 assert_eq!(owners(&view.shards), owners(&truth), "seed {seed}: it was told all");
             }
         }
-        // Whatever came before, one node that knows all is enough, and nobody who lags behind undoes it.
+        // After any history, one node that knows all is enough, and no node that lags behind reverts it.
         let newest = model.history.last().expect("there is one").clone();
         let whole = answer(model.history.len() as u64, &newest);
         map.join(&whole);

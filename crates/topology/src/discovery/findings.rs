@@ -26,8 +26,8 @@ impl Findings {
         &self.told
     }
 
-    /// Gives out `view`, as `by` made it known, if it is other than the last. The first one must have a primary. Whether it
-    /// was given out.
+    /// Reports `view`, which `by` made known, if it differs from the last. The first one must have a primary. Returns whether
+    /// it was reported.
     pub(super) fn tell(&mut self, view: View, by: &Address) -> bool {
         let is_first = self.told.is_empty();
         if view.shards == self.told || is_first && view.shards.iter().all(|shard| shard.primary.is_none()) {

@@ -10,9 +10,9 @@ pub enum News {
     Found {
         /// The node that gave it.
         by: Address,
-        /// How many shards there are.
+        /// Number of shards.
         shards: usize,
-        /// How many nodes, replicas counted.
+        /// Number of nodes with replicas.
         nodes: usize,
     },
     /// Something is other than before, in words.

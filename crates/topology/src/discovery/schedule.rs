@@ -5,17 +5,17 @@ use std::time::Duration;
 use stdx::Instant;
 use stdx::prng::Prng;
 
-/// When the next question is due.
+/// Time of the next question.
 #[derive(Debug, Default)]
 pub(super) struct Schedule {
     /// When the last was begun.
     asked_at: Instant,
-    /// How long to wait from then on.
+    /// Pause from then on.
     pause: Duration,
     is_wished: bool,
 }
 
-/// How long to wait.
+/// Length of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
     /// While a replica that was chosen obeys: what the old primary takes until that is noticed is lost.
@@ -76,7 +76,7 @@ impl Schedule {
         self.asked_at
     }
 
-    /// When the next is due.
+    /// Time of the next question.
     pub(super) fn due(&self) -> Instant {
         let pause = if self.is_wished { self.pause.min(WISH_PAUSE) } else { self.pause };
         self.asked_at + pause

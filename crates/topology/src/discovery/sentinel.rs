@@ -39,7 +39,7 @@ pub struct SentinelSettings {
     pub sentinels: Vec<Address>,
     /// The names of the shards, in their order.
     pub names: Vec<String>,
-    /// How long a sentinel is not asked when nothing happens, about.
+    /// Approximate pause between two questions to a sentinel when nothing happens.
     pub period: Duration,
     /// Bytes that sentinels get first, if any: AUTH.
     pub sentinel_greeting: Option<Vec<u8>>,
@@ -53,7 +53,7 @@ pub struct SentinelSettings {
 #[derive(Debug)]
 pub struct SentinelDiscovery {
     names: Vec<String>,
-    /// Those that were named first, then those that were found.
+    /// First the configured sentinels, then the discovered ones.
     sentinels: Vec<Sentinel>,
     /// By name.
     shards: Vec<Shard>,
@@ -73,7 +73,7 @@ struct Sentinel {
     id: Option<String>,
     /// The connection for questions.
     line: Option<Id>,
-    /// Replies to questions that were asked; `None` if none are on their way.
+    /// Replies to the questions so far; `None` without open questions.
     replies: Option<Vec<Vec<u8>>>,
     schedule: Schedule,
     /// The connection for messages.
@@ -91,7 +91,8 @@ struct Sentinel {
 const FEED_PAUSE: Duration = Duration::from_millis(500);
 /// Sentinels are silent as long as all is well. One that does not answer a PING after this is not there any more.
 const FEED_SILENCE: Duration = Duration::from_secs(5);
-/// Sentinels that are asked though they were not named: nobody runs more than a handful, and each costs two connections.
+/// The most sentinels that are asked though they are not configured. Nobody runs more than a handful, and each costs two
+/// connections.
 const FOUND_MAX: usize = 16;
 
 impl SentinelDiscovery {
@@ -123,7 +124,7 @@ impl SentinelDiscovery {
             }
             Wish::Down(address) => {
                 if let Some(shard) = self.shards.iter_mut().find(|shard| shard.is_led_by(&address)) {
-                    // It may be there, and refuse us because it is none any more.
+                    // The node may be up, and refuse us because it is no primary any more.
                     shard.note_down(&mut self.talks, now);
                     self.ask_all_soon();
                 }
@@ -406,7 +407,7 @@ impl SentinelDiscovery {
             let reason = reason.to_owned();
             self.findings.complain(&address, News::NoAnswer { address: address.clone(), reason });
         } else {
-            // It has not failed: it ended an idle connection, as sentinels do when they start anew.
+            // This is no failure: a sentinel that starts anew ends idle connections.
             sentinel.schedule.wish();
         }
         self.decide(now);
@@ -421,7 +422,7 @@ impl SentinelDiscovery {
 }
 
 impl Sentinel {
-    /// One that was named, or found as `told_id`, and was not asked yet about any of `count` names.
+    /// A sentinel that was configured, or found as `told_id`, and was not asked yet about any of `count` names.
     fn new(address: Address, told_id: Option<String>, count: usize) -> Sentinel {
         Sentinel {
             address,
@@ -457,7 +458,7 @@ impl Sentinel {
         self.told_id.as_ref() == Some(&fellow.id) && self.address == fellow.address
     }
 
-    /// When it is to be asked.
+    /// Time of its next question.
     fn question_at(&self) -> Instant {
         if self.replies.is_some() { Instant::NEVER } else { self.schedule.due() }
     }

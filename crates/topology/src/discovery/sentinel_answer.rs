@@ -16,7 +16,7 @@ pub(super) struct Claim {
     pub epoch: u64,
     /// Replicas that can be used, as far as the sentinel knows.
     pub replicas: Vec<Address>,
-    /// It is carrying out a failover, or wants to.
+    /// Whether it is carrying out a failover, or wants to.
     pub is_failing_over: bool,
     /// The replica that this failover makes the primary: the majority has elected this sentinel, which has chosen it. It has
     /// got the order, or will within a tenth of a second.
@@ -35,11 +35,11 @@ pub(super) struct Fellow {
 /// The role of a node by itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// It is a primary.
+    /// The node is a primary.
     Primary,
-    /// It is something else: what it says.
+    /// The node has another role: its text.
     Other(String),
-    /// It has not said: why.
+    /// The node has not answered: the reason.
     Unsaid(String),
 }
 
@@ -48,9 +48,9 @@ pub(super) enum Role {
 pub(super) enum NoClaim {
     /// The sentinel does not know the name.
     UnknownName,
-    /// It is no sentinel.
+    /// The peer is no sentinel.
     NoSentinel,
-    /// It says something else.
+    /// Another answer: the reason to ignore it.
     Reason(String),
 }
 

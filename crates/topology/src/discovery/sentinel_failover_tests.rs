@@ -59,7 +59,7 @@ fn promoted_replica_gets_requests_before_sentinels_announce_it() {
     world.put("c:1", primary());
     world.run_for(Duration::from_millis(12));
     assert_eq!(primaries(&world), ["c:1", "b:1"]);
-    // It stays that, without a gap, while one after the other hears of it.
+    // The heir stays, without a gap, while one sentinel after the other learns of it.
     for said in [1, 0, 2].map(|index: usize| &all[index]) {
         choose(said, None);
         claim(said, "c:1", 1);
@@ -91,7 +91,7 @@ fn successor_is_named_at_once_and_confirmed_by_role() {
     world.say("s:2", &array(&["pmessage", "*", "+switch-master", "one a 1 c 1"]));
     world.run_for(MOMENT);
     assert_eq!(failover(&world), ["a:1", "c:1"]);
-    // One that says nothing is named, too, so that requests wait for it, and not for long.
+    // A silent node is named, too, so that requests wait for it, and not for long.
     world.put("d:1", |_: &[String]| None);
     claim(&all[1], "d:1", 2);
     world.wish(Wish::Look);
@@ -99,7 +99,7 @@ fn successor_is_named_at_once_and_confirmed_by_role() {
     assert_eq!(failover(&world), ["a:1", "c:1", "d:1"]);
     world.run_for(Duration::from_secs(1));
     assert_eq!(failover(&world), ["a:1", "c:1", "d:1", "nobody"]);
-    // Where nobody was the primary, no request waits.
+    // Without a former primary, no request waits.
     claim(&all[1], "e:1", 3);
     world.put("e:1", replica());
     world.wish(Wish::Look);
@@ -139,7 +139,7 @@ fn failover_of_a_wrong_node_or_without_agreement_is_ignored() {
     world.run_for(Duration::from_secs(15));
     world.put("c:1", primary());
     world.put("d:1", primary());
-    // It was cut off, and does not know what happened since.
+    // This sentinel was isolated, and does not know of the failovers since.
     claim(&all[1], "a:1", 4);
     choose(&all[1], Some("c:1"));
     world.wish(Wish::Look);
@@ -168,7 +168,7 @@ fn old_primary_gets_nothing_while_its_sentinel_is_silent() {
     world.put("s:2", sentinel(&all[1]));
     world.run_for(Duration::from_millis(1100));
     assert_eq!(failover(&world), ["a:1", "c:1", "nobody", "c:1"]);
-    // It died, and no other sentinel knows of its failover: the others keep the old primary, and so does discovery.
+    // The sentinel died, and no other knows of its failover: the others keep the old primary, and so does discovery.
     let (mut world, _) = promoted();
     world.kill("s:2");
     world.run_for(Duration::from_secs(11));
@@ -429,7 +429,7 @@ impl<'a> Drama<'a> {
                 self.failover = None;
             }
             (4, Some((leader, heir, has_obeyed))) => {
-                // It dies, and comes back with its saved state.
+                // The sentinel dies, and comes back with its saved state.
                 self.world.kill(SENTINELS[leader]);
                 choose(&self.all[leader], None);
                 self.is_up[leader] = false;

@@ -36,18 +36,18 @@ pub(super) struct Shard {
     trouble: Option<Instant>,
     /// A sentinel is carrying out a failover; since when.
     failover: Option<Instant>,
-    /// Most sentinels make a claim that is older than ours, and nobody a newer one; since when.
+    /// Time since which most sentinels make an older claim than ours, and none a newer one.
     older: Option<Instant>,
 }
 
 /// Whether the claim's node has said that it is a primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Word {
-    /// It has not, or has said something else.
+    /// The node has not reported its role, or has reported another.
     #[default]
     Missing,
-    /// It takes the place of another, and was not heard yet. Workers may connect to it: it gets nothing before it has told them
-    /// too. So requests wait for its word instead of being refused.
+    /// The node takes the place of another, and has not reported its role yet. Workers may connect to it, but it gets no
+    /// request before it has reported its role to them too. So requests wait for it instead of being refused.
     Awaited,
     Given,
 }
@@ -69,19 +69,19 @@ struct Heir {
     standing: Standing,
 }
 
-/// How far it has come.
+/// Progress of a successor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Standing {
-    /// It has not said yet that it is a primary.
+    /// The node has not reported yet that it is a primary.
     Chosen,
-    /// It has: writes to any other node would be lost from then on.
+    /// The node has reported it: writes to any other node would be lost from then on.
     Promoted,
-    /// It had, before the sentinel that has chosen it fell silent; now it is chosen again. Or it was chosen beside another one
-    /// that had, and is none any more. Nobody gets requests before it has said what it is by now.
+    /// The node had reported it, before the sentinel that has chosen it fell silent; now it is chosen again. Or it was chosen
+    /// beside another one that had, and is none any more. No node gets requests before it has reported its role again.
     Recalled,
-    /// It had, and the sentinel that has chosen it is not heard any more.
+    /// The node had reported it, and the sentinel that has chosen it is silent.
     Doubtful {
-        /// Since then.
+        /// Time of that.
         since: Instant,
     },
 }
@@ -91,7 +91,7 @@ enum Standing {
 pub(super) struct Said<'a> {
     pub by: &'a Address,
     pub claim: &'a Claim,
-    /// It counts where most decide.
+    /// Whether it counts for a majority.
     pub has_vote: bool,
 }
 
@@ -157,7 +157,7 @@ impl Shard {
     /// Sees whether a failover is under way, and whom it makes the primary.
     fn follow_failover(&mut self, said: &[Said<'_>], talks: &mut Talks, now: Instant) {
         let Some(known) = &self.claim else { return };
-        // One that replaces another primary than ours, or that began before ours was chosen, is out of date.
+        // A failover from another primary than ours, or from before ours was chosen, is out of date.
         let agreeing = || said.iter().filter(|said| is_same(said.claim, known));
         let is_under_way = agreeing().any(|said| said.claim.is_failing_over);
         self.failover = if is_under_way { self.failover.or(Some(now)) } else { None };
@@ -270,7 +270,7 @@ impl Shard {
         }
     }
 
-    /// If the node has not said anything of it, a primary stays one: nobody else is.
+    /// If the node has not answered, a primary stays one: there is no other.
     fn judge_claim(&mut self, role: Role, prng: &mut Prng, now: Instant) -> Option<(Address, String)> {
         self.probe.conn = None;
         match role {
@@ -315,7 +315,7 @@ impl Shard {
         self.try_out(talks, now);
     }
 
-    /// They can use it again.
+    /// Workers can use the node again.
     pub(super) fn note_up(&mut self, address: &Address) {
         if self.is_chief(address) {
             self.trouble = None;
@@ -326,7 +326,7 @@ impl Shard {
         matches!(self.chief(), Chief::Claimed(chief) | Chief::Promoted(chief) if chief == address)
     }
 
-    /// Since when something is wrong that another answer of a sentinel would mend.
+    /// Time since which there is a fault that another answer of a sentinel would end.
     pub(super) fn trouble(&self) -> Option<Instant> {
         [self.trouble, self.failover].into_iter().flatten().min()
     }
@@ -364,7 +364,7 @@ impl Heir {
         Heir { address, by, probe: Probe::default(), standing }
     }
 
-    /// When it is to be asked: as long as it is no primary yet.
+    /// Time of its next question, until it is a primary.
     fn probe_due(&self) -> Instant {
         match self.standing {
             Standing::Chosen | Standing::Recalled => self.probe.due(),
@@ -372,7 +372,7 @@ impl Heir {
         }
     }
 
-    /// When nobody waits any longer for its sentinel.
+    /// Time at which the wait for its sentinel ends.
     fn suspect_until(&self) -> Instant {
         match self.standing {
             Standing::Doubtful { since } => since + SUSPECT_FOR,

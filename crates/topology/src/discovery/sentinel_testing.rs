@@ -22,7 +22,7 @@ pub(super) fn address(text: &str) -> Address {
 pub(super) struct Words {
     /// Of each name: the primary and the epoch.
     pub claims: HashMap<&'static str, (&'static str, u64)>,
-    /// It is failing `one` over, and this is the replica that it has chosen.
+    /// The replica that it has chosen, while it fails `one` over.
     pub heir: Option<&'static str>,
     /// Its run id; none before Redis 6.2.
     pub id: Option<&'static str>,

@@ -146,7 +146,7 @@ fn a_primary_that_was_demoted_by_hand_is_not_written_to() {
     world.wish(Wish::Look);
     world.run_for(Duration::from_millis(200));
     assert_eq!(primaries(&world), ["nobody", "b:1"]);
-    // One who does not answer at all stays what it was: sentinels will say if there is another.
+    // A node that does not answer keeps its role: sentinels will name another if there is one.
     world.put("a:1", primary());
     world.run_for(Duration::from_secs(1));
     world.kill("b:1");
@@ -226,7 +226,7 @@ fn lost_sentinels_are_retried_and_silent_ones_probed() {
     assert!((10..60).contains(&tried), "{tried} attempts in 10 s");
     let (mut world, _) = super::sentinel_testing::world();
     let before = world.connected.len();
-    // It does not answer any more, and its connections stay.
+    // The sentinel does not answer any more, and its connections stay.
     world.put("s:1", |_| None);
     world.run_for(Duration::from_secs(7));
     let again: Vec<_> = world.connected[before..].iter().filter(|(at, _)| at == "s:1").collect();

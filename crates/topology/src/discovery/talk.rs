@@ -45,7 +45,7 @@ pub enum Action {
 /// An event of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// It is there.
+    /// The connection is made.
     Connected {
         /// Which.
         conn: Id,
@@ -57,7 +57,7 @@ pub enum Event<'a> {
         /// At least one.
         bytes: &'a [u8],
     },
-    /// It is gone, or was never made.
+    /// The connection is gone, or was never made.
     Closed {
         /// Which.
         conn: Id,
@@ -96,7 +96,7 @@ struct Talk {
     is_greeting: bool,
     received: Vec<u8>,
     scanner: Scanner,
-    /// It is given up then.
+    /// Time at which it is given up.
     deadline: Instant,
 }
 
@@ -187,7 +187,7 @@ impl Talks {
         Some(conn)
     }
 
-    /// When the next one's time is up.
+    /// The next deadline.
     pub(super) fn deadline(&self) -> Instant {
         self.ids().map(|conn| self.deadline_of(conn)).min().unwrap_or(Instant::NEVER)
     }

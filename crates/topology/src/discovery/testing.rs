@@ -19,7 +19,7 @@ pub(super) struct World<'a> {
     /// Whose connections are neither made nor refused.
     pub cut: HashSet<String>,
     conns: HashMap<Id, String>,
-    /// Those that were asked for and not closed since.
+    /// Connections that were asked for and not closed since.
     pub open: HashSet<Id>,
     /// Nodes that answer late, and by how much.
     pub slow: HashMap<String, Duration>,
@@ -103,7 +103,7 @@ impl<'a> World<'a> {
         self.now = end;
     }
 
-    /// When the next thing happens.
+    /// Time of the next event.
     fn due(&self) -> Instant {
         let late = self.late.iter().map(|(at, ..)| *at);
         late.chain([self.discovery.poll_deadline()]).min().unwrap_or(Instant::NEVER)

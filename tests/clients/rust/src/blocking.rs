@@ -31,7 +31,7 @@ const CHECKS: &[(&str, Check)] = &[
     ("reconnect", reconnect),
 ];
 
-/// Runs all checks, on one connection as far as they do not need more. Gives the number of those that failed.
+/// Runs all checks, on one connection as far as possible. Returns the number of failures.
 pub(crate) fn run(world: &World) -> usize {
     let mut failed = 0;
     let mut conn = None;

@@ -11,14 +11,14 @@ use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// How long one request may take. Generous: the machine may be busy with other tests.
+/// The longest time of one request. It is generous: the machine may be busy with other tests.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 /// Settings for every check.
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) client: redis::Client,
-    /// False where shards are in memory: there is no Lua in them.
+    /// Cleared where shards are in memory: they have no Lua.
     pub(crate) has_scripts: bool,
 }
 
@@ -64,7 +64,7 @@ fn usage() -> ExitCode {
     ExitCode::from(2)
 }
 
-/// Prints the line of a check that ended so. Gives how many failed: one or none.
+/// Prints the line of a finished check. Returns the number of failures: one or none.
 pub(crate) fn report(name: &str, outcome: Result<(), Box<dyn Any + Send>>) -> usize {
     let Err(panic) = outcome else {
         say(&format!("ok {name}"));

@@ -11,7 +11,7 @@ use crate::{PATIENCE, World, assert_once, assert_refused, big_value, report, wai
 
 type Conn = ConnectionManager;
 
-/// Runs all checks over clones of one connection. Gives the number of those that failed.
+/// Runs all checks over clones of one connection. Returns the number of failures.
 pub(crate) fn run(world: &World) -> usize {
     let runtime = Runtime::new().expect("a runtime");
     let conn = runtime.block_on(connection(world));
@@ -45,7 +45,7 @@ pub(crate) fn run(world: &World) -> usize {
     }
 }
 
-/// The library gives up after half a second by default, which is too short for a machine that runs other tests.
+/// By default the library stops waiting after half a second, which is too short for a machine that runs other tests.
 async fn connection(world: &World) -> Conn {
     let config = ConnectionManagerConfig::new()
         .set_response_timeout(Some(PATIENCE))
