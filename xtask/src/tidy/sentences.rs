@@ -14,6 +14,8 @@ const BEGINNINGS_ONLY: &[&str] = &["crates/driver/"];
 
 const WORDS_MAX: usize = 25;
 const BEGINNINGS: &[&str] = &["What", "Who", "Whoever", "Whom"];
+/// Words that begin no doc: its first sentence begins with a noun or a verb.
+const NO_OPENINGS: &[&str] = &["False", "He", "How", "It", "She", "That", "They", "Those", "True"];
 /// With "So" before them, at the beginning of a sentence.
 const QUANTITIES: &[&str] = &["long", "many", "much", "often"];
 const NOBODY: &[&str] = &["whoever", "whomever"];
@@ -42,17 +44,18 @@ pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
 /// The faults of all comments, by line.
 fn faults(text: &str) -> Vec<(usize, Fault)> {
     let mut faults = Vec::new();
-    let (mut sentence, mut is_code) = (Sentence::default(), false);
+    let (mut sentence, mut is_code) = (Sentence::OPENING, false);
     for (index, line) in text.lines().enumerate() {
         let Some(comment) = line.trim_start().strip_prefix("//") else {
-            (sentence, is_code) = (Sentence::default(), false);
+            (sentence, is_code) = (Sentence::OPENING, false);
             continue;
         };
+        sentence.opens_doc &= comment.starts_with(['/', '!']);
         let comment = comment.trim_start_matches(['/', '!']).trim();
         is_code ^= comment.starts_with("```");
         let is_apart = ["```", "|", "* ", "- "].iter().any(|begin| comment.starts_with(begin));
         if is_code || comment.is_empty() || is_apart {
-            sentence = Sentence::default();
+            sentence = Sentence::NEXT;
         }
         let words = comment.split_whitespace().filter(|_| !is_code);
         faults.extend(words.filter_map(|word| sentence.take(word)).map(|fault| (index + 1, fault)));
@@ -62,6 +65,7 @@ fn faults(text: &str) -> Vec<(usize, Fault)> {
 
 enum Fault {
     Beginning(String),
+    Opening(String),
     Nobody(String),
     Quantity(String),
     InsteadOfNoun(String),
@@ -75,6 +79,7 @@ impl Fault {
             Fault::Beginning(word) => {
                 format!("a sentence of this comment begins with `{word}`: name its subject")
             }
+            Fault::Opening(word) => format!("this doc begins with `{word}`: begin with a noun or a verb"),
             Fault::Nobody(word) => format!("`{word}` in this comment: name the actor"),
             Fault::Quantity(words) => format!("`{words}` in this comment: name the quantity"),
             Fault::InsteadOfNoun(words) => format!("`{words}` in this comment: name the thing"),
@@ -90,17 +95,16 @@ impl Fault {
 struct Sentence<'t> {
     len: usize,
     begins: bool,
+    /// Whether it is the first of a comment that may be a doc.
+    opens_doc: bool,
     /// The last word and the one before.
     last: [&'t str; 2],
 }
 
-impl Default for Sentence<'_> {
-    fn default() -> Self {
-        Sentence { len: 0, begins: true, last: [""; 2] }
-    }
-}
-
 impl<'t> Sentence<'t> {
+    const NEXT: Sentence<'static> = Sentence { len: 0, begins: true, opens_doc: false, last: [""; 2] };
+    const OPENING: Sentence<'static> = Sentence { opens_doc: true, ..Sentence::NEXT };
+
     /// Appends a word and returns its fault.
     fn take(&mut self, word: &'t str) -> Option<Fault> {
         self.len += 1;
@@ -111,7 +115,7 @@ impl<'t> Sentence<'t> {
         let fault = fault.or_else(|| (is_end && self.len > WORDS_MAX).then_some(Fault::Long(self.len)));
         let is_separated = word.ends_with(|letter: char| !letter.is_alphanumeric());
         self.last = if is_separated { [""; 2] } else { [bare, self.last[0]] };
-        self.begins = word.ends_with(ENDS);
+        (self.begins, self.opens_doc) = (word.ends_with(ENDS), false);
         self.len = if is_end { 0 } else { self.len };
         fault
     }
@@ -122,6 +126,7 @@ impl<'t> Sentence<'t> {
         let is_after = |words: &[&str]| words.contains(&&*last.to_lowercase());
         match &*lower {
             _ if self.begins && BEGINNINGS.contains(&bare) => Some(Fault::Beginning(bare.to_owned())),
+            _ if self.opens_doc && NO_OPENINGS.contains(&bare) => Some(Fault::Opening(bare.to_owned())),
             _ if last == "So" && QUANTITIES.contains(&bare) => Some(Fault::Beginning(format!("So {bare}"))),
             word if NOBODY.contains(&word) => Some(Fault::Nobody(bare.to_owned())),
             "many" | "much" if is_after(&["so"]) => Some(Fault::Quantity(format!("so {lower}"))),
@@ -150,6 +155,12 @@ mod tests {
     }
 
     #[test]
+    fn docs_begin_with_a_noun_or_a_verb() {
+        let text = "//! How it works. It does.\n\n/// It is one.\n///\n/// It may stand here.\nfn f() {\n    // It too.\n}";
+        assert_eq!(lines("crates/tcp/src/a.rs", text), [1, 3]);
+    }
+
+    #[test]
     fn question_words_instead_of_nouns_are_found() {
         let text = "// The rest of what came,\n// and the end: or who\n// sent it. As\n// whoever likes.";
         assert_eq!(lines("xtask/src/a.rs", text), [1, 2, 4]);
@@ -172,7 +183,7 @@ mod tests {
 
     #[test]
     fn the_same_words_within_a_sentence_and_in_code_are_fine() {
-        let text = "//! It says what it is, who asks of `who`, and is told to end, or from others.\n//!\n//! ```text\n//! What?\n//! ```\nfn f() { \"What\"; }";
+        let text = "//! Text says what it is, who asks of `who`, and is told to end, or from others.\n//!\n//! ```text\n//! What?\n//! ```\nfn f() { \"What\"; }";
         assert_eq!(lines("crates/tcp/src/a.rs", text), [0; 0]);
     }
 
