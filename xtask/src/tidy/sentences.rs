@@ -1,9 +1,12 @@
-//! Sentences of comments: each names its subjects, and has at most 25 words.
+//! Sentences of comments, and names of tests: each names its subjects. A sentence has at most 25 words.
 //!
 //! A program cannot see a subject. It sees question words in its place: at the beginning of a sentence, and behind a
 //! preposition or a conjunction. It also sees a few turns of phrase for which the language has a better word.
 //!
 //! Folders whose comments are still to be rewritten are left alone. A folder leaves the list once its sentences hold.
+
+use proc_macro2::Ident;
+use syn::visit::{self, Visit};
 
 use super::Finding;
 use super::source::Source;
@@ -24,6 +27,9 @@ const BEFORE_NOUNS: &[&str] = &[
     "and", "as", "but", "by", "for", "from", "in", "into", "like", "nor", "of", "on", "or", "than", "to",
     "with",
 ];
+/// Words that stand for a subject in the name of a test.
+const NO_SUBJECTS: &[&str] =
+    &["anybody", "everybody", "nobody", "somebody", "told", "what", "whatever", "who", "whoever", "whom"];
 const TO_BE: &[&str] = &["are", "be", "been", "is", "was", "were"];
 /// Words behind "told" that give it its own meaning: an order, or a difference.
 const AFTER_TOLD: &[&str] = &["apart", "from", "to"];
@@ -31,10 +37,14 @@ const AFTER_TOLD: &[&str] = &["apart", "from", "to"];
 const ENDS: &[char] = &['.', ':', ';', '?', '!'];
 const ENDS_OF_SENTENCES: &[&str] = &[".", "?", "!", ".)", ".\"", "?)"];
 
-/// Sentences that break a rule.
+/// Sentences and names of tests that break a rule.
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
     let is_in = |folders: &[&str]| folders.iter().any(|folder| source.path.starts_with(folder));
-    let mut faults = if is_in(TO_REWRITE) { Vec::new() } else { faults(source.text) };
+    if is_in(TO_REWRITE) {
+        return Vec::new();
+    }
+    let mut faults = faults(source.text);
+    faults.extend(faults_of_tests(&source.file));
     if is_in(BEGINNINGS_ONLY) {
         faults.retain(|(_, fault)| matches!(fault, Fault::Beginning(_)));
     }
@@ -63,6 +73,27 @@ fn faults(text: &str) -> Vec<(usize, Fault)> {
     faults
 }
 
+/// The tests whose names have no subject, by line.
+fn faults_of_tests(file: &syn::File) -> Vec<(usize, Fault)> {
+    let mut tests = Tests(Vec::new());
+    tests.visit_file(file);
+    let is_riddle = |name: &Ident| name.to_string().split('_').any(|word| NO_SUBJECTS.contains(&word));
+    let riddles = tests.0.into_iter().filter(is_riddle);
+    riddles.map(|name| (name.span().start().line, Fault::Test(name.to_string()))).collect()
+}
+
+/// The names of all tests of a file.
+struct Tests(Vec<Ident>);
+
+impl<'ast> Visit<'ast> for Tests {
+    fn visit_item_fn(&mut self, item: &'ast syn::ItemFn) {
+        if item.attrs.iter().any(|attr| attr.path().is_ident("test")) {
+            self.0.push(item.sig.ident.clone());
+        }
+        visit::visit_item_fn(self, item);
+    }
+}
+
 enum Fault {
     Beginning(String),
     Opening(String),
@@ -71,6 +102,7 @@ enum Fault {
     InsteadOfNoun(String),
     Told,
     Long(usize),
+    Test(String),
 }
 
 impl Fault {
@@ -83,6 +115,7 @@ impl Fault {
             Fault::Nobody(word) => format!("`{word}` in this comment: name the actor"),
             Fault::Quantity(words) => format!("`{words}` in this comment: name the quantity"),
             Fault::InsteadOfNoun(words) => format!("`{words}` in this comment: name the thing"),
+            Fault::Test(name) => format!("`{name}` is a riddle: state the behaviour with its subject"),
             Fault::Told => "`told` in this comment: say what the actor receives or knows".to_owned(),
             Fault::Long(words) => {
                 format!("a sentence of this comment has {words} words, more than {WORDS_MAX}: divide it")
@@ -179,6 +212,12 @@ mod tests {
         assert_eq!(lines("tests/a.rs", &text), [1, 4]);
         let list = format!("//! {long}end:\n//!\n//! * {long}\n//! * {long}\n//! | {long} |");
         assert_eq!(lines("tests/a.rs", &list), [0; 0]);
+    }
+
+    #[test]
+    fn names_of_tests_without_a_subject_are_found() {
+        let text = "mod tests {\n    #[test]\n    fn who_waits_is_told() {}\n    fn who() {}\n    #[test]\n    fn whole() {}\n}";
+        assert_eq!(lines("tests/a.rs", text), [3]);
     }
 
     #[test]
