@@ -1,4 +1,4 @@
-//! `shardis local`: does every topology come up, and is everything gone afterwards, however it ends?
+//! `shardis local`: every topology comes up, and everything is gone afterwards, however it ends.
 
 use crate::harness::certificates::{Directory, text};
 use crate::harness::local::{Local, local, pid_of, port_of, run_kill};
@@ -106,7 +106,7 @@ fn nothing_is_left_when_any_part_is_killed() {
     let kill_host = |local: &Local| assert!(run_kill(local.host()));
     for kill in [&kill_supervisor as &dyn Fn(&Local), &kill_host] {
         let mut local = Local::start(&["--nodes=1", "--proxy"]);
-        // A grandchild that would live for long: the node saves, and takes its time for each key.
+        // A grandchild that would live for long: the node saves, slowly for each key.
         let mut node = Client::connect(local.ports("nodes")[0]);
         assert_eq!(node.ask("CONFIG SET rdb-key-save-delay 100000000"), "+OK\\r\\n");
         assert_eq!(node.ask("MSET a 1 b 2"), "+OK\\r\\n");
@@ -194,7 +194,7 @@ fn kept_data_comes_back() {
 #[test]
 fn ports_are_where_they_are_wanted() {
     for attempt in 0..20 {
-        // Where the kernel takes none for outgoing connections, and no other test looks for one.
+        // A range from which the kernel takes none for outgoing connections, and no other test.
         let base = 5_000 + (std::process::id() + attempt * 101) % 1_900;
         let mut process =
             Process::spawn(local(&["--nodes=1", "--proxy", &format!("--port={base}")]), "local");
@@ -234,12 +234,12 @@ fn a_missing_server_is_reported_with_its_package() {
 #[test]
 fn invalid_arguments_are_refused_in_one_line() {
     let cases: &[(&[&str], &str)] = &[
-        (&["--nodes=0"], "--nodes 0: 1 to 256"),
-        (&["--cluster=2"], "--cluster 2: 3 to 256"),
+        (&["--nodes=0"], "--nodes 0: must be 1 to 256"),
+        (&["--cluster=2"], "--cluster 2: must be 3 to 256"),
         (&["--nodes=2", "--cluster=6"], "--cluster"),
         (&["--sentinel", "--nodes=2"], "--nodes"),
         (&["--sets=200", "--replication=2"], "400 nodes"),
-        (&["--sentinel", "--failover-ms=1000"], "1500 at least"),
+        (&["--sentinel", "--failover-ms=1000"], "must be at least 1500"),
         (&["--port=0"], "--port"),
         (&["--nodes=2", "--port=65535"], "choose a lower one"),
         (&["--cluster=6", "--port=60000"], "choose a lower one"),

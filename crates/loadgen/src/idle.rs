@@ -37,8 +37,7 @@ const KEYSPACE: u64 = 1000;
 /// Runs, and reports.
 pub fn run(options: &Options) -> Result<Value> {
     let target = resolve(&options.target)?;
-    let process =
-        options.measure.process()?.context("--measure-pid is needed: memory is what this is about")?;
+    let process = options.measure.process()?.context("--measure-pid is needed: this mode measures memory")?;
     let settle = duration(options.settle_seconds)?;
     rig::raise_files_limit();
     let workload = Workload { test: Test::Get, data: 3, keys: 1, keyspace: KEYSPACE };

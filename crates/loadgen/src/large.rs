@@ -66,8 +66,7 @@ const LARGE: Id = Id { index: 0, generation: 0 };
 /// Runs, and reports.
 pub fn run(options: &Options) -> Result<Value> {
     ensure!(options.rate > 0.0 && options.rate.is_finite(), "--rate must be above zero");
-    let process =
-        options.measure.process()?.context("--measure-pid is needed: memory is what this is about")?;
+    let process = options.measure.process()?.context("--measure-pid is needed: this mode measures memory")?;
     let target = resolve(&options.target)?;
     let workload = |test| Workload { test, data: 3, keys: 1, keyspace: KEYSPACE };
     write_keys(target, KEYSPACE, 3)?;
@@ -267,7 +266,7 @@ impl Transfer {
             }
             Step::Writing(_) | Step::Asking | Step::Done => {
                 let shown = bytes[..bytes.len().min(200)].escape_ascii();
-                bail!("a reply that nobody waits for: \"{shown}\"");
+                bail!("a reply without a request: \"{shown}\"");
             }
         }
         Ok(())

@@ -44,8 +44,7 @@ pub struct Options {
 pub fn run(options: &Options) -> Result<Value> {
     let target = resolve(&options.target)?;
     let (stall, drain_max) = (duration(options.stall_seconds)?, duration(options.drain_seconds_max)?);
-    let process =
-        options.measure.process()?.context("--measure-pid is needed: memory is what this is about")?;
+    let process = options.measure.process()?.context("--measure-pid is needed: this mode measures memory")?;
     let pattern = Pattern::new(1);
     write_large(target, options.keys, options.value_bytes, &pattern)?;
 

@@ -96,7 +96,7 @@ impl LocalArgs {
             if let Some(count) = count
                 && !(least..=NODES_MAX).contains(&count)
             {
-                return Err(format!("{name} {count}: {least} to {NODES_MAX}"));
+                return Err(format!("{name} {count}: must be {least} to {NODES_MAX}"));
             }
         }
         let nodes = self.shape().map_or(0, |shape| shape.members().len());
@@ -106,7 +106,7 @@ impl LocalArgs {
         let ms = self.failover_ms;
         if self.sentinel && ms < SENTINEL_FAILOVER_MS_MIN {
             return Err(format!(
-                "--failover-ms={ms}: with --sentinel {SENTINEL_FAILOVER_MS_MIN} at least; sentinels ask once a second, and would \
+                "--failover-ms={ms}: must be at least {SENTINEL_FAILOVER_MS_MIN} with --sentinel; sentinels ask once a second, and would \
                  take new primaries for dead"
             ));
         }

@@ -59,7 +59,7 @@ impl Folder {
                     bail!("--keep {shown} has {}, and not {shape}; choose another folder", layout.shape);
                 }
                 if let (Some(base), Some(&first)) = (args.port(), layout.ports.first()) {
-                    ensure!(base == first, "--port {base}: what is in {shown} begins at port {first}");
+                    ensure!(base == first, "--port {base}: the topology in {shown} begins at port {first}");
                 }
             }
             None if kept => {

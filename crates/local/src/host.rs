@@ -236,7 +236,7 @@ impl<'a> Host<'a> {
     fn announce(&self, ready: &Ready) -> Result<()> {
         let text = if self.args.json() { format!("{}\n", ready.json()) } else { ready.to_string() };
         let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot say what is ready")
+        out.write_all(text.as_bytes()).and_then(|()| out.flush()).context("cannot write the ready message")
     }
 
     /// Tells of nodes that end, until all is to end.

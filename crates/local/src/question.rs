@@ -38,7 +38,7 @@ fn read_reply(stream: &mut TcpStream) -> Result<Vec<u8>> {
             return Ok(bytes);
         }
         match stream.read(&mut chunk)? {
-            0 => bail!("it closed the connection"),
+            0 => bail!("the node closed the connection"),
             len => bytes.extend_from_slice(&chunk[..len]),
         }
     }

@@ -33,7 +33,7 @@ pub(super) fn find(named: Option<&Path>) -> Result<PathBuf> {
     let mut version = Command::new(&path);
     version.arg("--version").stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let status = version.status().with_context(|| format!("--binary {} cannot be run", path.display()))?;
-    ensure!(status.success(), "--binary {}: it prints no version", path.display());
+    ensure!(status.success(), "--binary {}: the program prints no version", path.display());
     Ok(path)
 }
 

@@ -182,7 +182,7 @@ impl Core {
         match self.conns.get(conn) {
             Some(&side @ (Side::Client(_) | Side::Node(_))) => self.end_way(side, nodes),
             Some(&Side::Probe(node)) => {
-                self.end_probe(node, Err("it closed the probe's connection"), nodes, now)
+                self.end_probe(node, Err("the node closed the probe's connection"), nodes, now)
             }
             None => {}
         }

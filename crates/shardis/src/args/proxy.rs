@@ -294,7 +294,7 @@ impl ProxyArgs {
     fn check_like(&self) -> Result<(), String> {
         match self.like.filter(|like| self.discovery.is_cluster() && *like != Like::RedisCluster) {
             Some(like) => Err(format!(
-                "--like={}: a Redis Cluster says itself where its keys are; leave --like out, or name plain nodes with --nodes",
+                "--like={}: a Redis Cluster places its keys itself; leave --like out, or name plain nodes with --nodes",
                 like.name()
             )),
             None => Ok(()),

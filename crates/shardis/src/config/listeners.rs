@@ -187,7 +187,7 @@ fn belongs_above(above: &Flags, key: &str) -> Option<String> {
 }
 
 fn of_all_listeners(key: &str) -> String {
-    format!("{key}: it is not of one listener; write it above the first [[listener]]")
+    format!("{key}: the key belongs to no single listener; write it above the first [[listener]]")
 }
 
 impl TcpListener {

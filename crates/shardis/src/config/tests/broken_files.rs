@@ -322,7 +322,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nworkers = 2\ntls = true",
-        &["5:1: workers: it is not of one listener; write it above the first [[listener]]"],
+        &["5:1: workers: the key belongs to no single listener; write it above the first [[listener]]"],
     ),
     (
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nbalance = \"random\"\ncheck = \"http\"\nsend-proxy = true\nmaxclients = 0",
@@ -340,7 +340,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         "[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]\nballance = \"x\"\ndistribution = \"ketama\"",
         &[
             "5:1: ballance: there is no such key; did you mean balance?",
-            "6:1: distribution: it is not of one listener; write it above the first [[listener]]",
+            "6:1: distribution: the key belongs to no single listener; write it above the first [[listener]]",
         ],
     ),
     (
