@@ -108,7 +108,7 @@ impl World<'_> {
         primaries.map(|(_, node)| node)
     }
 
-    /// The last of the clients is one that only looks. False if it was not let in.
+    /// Connects the auditor, which is the last of the clients. Returns false if it was refused.
     fn admit_auditor(&mut self) -> bool {
         let number = self.clients.len();
         self.clients.push(Client::new(Program::new(number, 1, 0, &mut self.ledger)));
@@ -129,7 +129,7 @@ impl World<'_> {
         auditor.expect(Expect::Kept, self.now);
         self.with_link(conn, |link| link.to_proxy.put_all(bytes));
         self.plan_delivery_to_proxy(conn);
-        // Nobody else is at it, so that replies come soon; an end much later only costs silent turns.
+        // No other client is active, so replies come soon; a late end only costs silent turns.
         for _ in 0..PATIENCE {
             self.turn_until(self.now + Duration::from_millis(100))?;
             if self.clients.last().is_some_and(|auditor| auditor.waiting() == 0) {
@@ -175,7 +175,7 @@ impl World<'_> {
     /// DBSIZE, KEYS, SCAN and RANDOMKEY over all shards answer as one Redis would.
     fn check_shards_are_one(&mut self) -> Result<(), String> {
         let keys = names(&self.ask(&[b"KEYS", b"*"])?);
-        // A key may have expired since the question: the nodes' clock goes on.
+        // A key may have expired since the request: the nodes' clock advances.
         let stored = self.stored_keys();
         if !stored.is_subset(&keys) {
             return Err(format!("KEYS lacks {:?}", stored.difference(&keys).next()));
@@ -195,7 +195,7 @@ impl World<'_> {
         }
     }
 
-    /// All that a SCAN from the beginning to the end meets. Nothing changes meanwhile, so it meets nothing twice.
+    /// All keys of a SCAN from beginning to end. Nothing changes meanwhile, so no key comes twice.
     fn walk(&mut self) -> Result<BTreeSet<Vec<u8>>, String> {
         let (mut walked, mut cursor) = (BTreeSet::new(), b"0".to_vec());
         for _ in 0..PAGES_MAX {
@@ -270,7 +270,7 @@ impl World<'_> {
         }
         let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
         match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
-            // Nodes are asked now and then whether they live; a part of such a question or answer may be on its way.
+            // The proxy checks nodes with periodic questions. A part of such a question or answer may be under way.
             (0, 0, 0, 0) if self.proxy.conns_held() > 0 => {
                 Err(format!("{} connections are still held", self.proxy.conns_held()))
             }
@@ -284,9 +284,9 @@ impl World<'_> {
     }
 }
 
-/// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's time.
+/// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's timeout.
 const PATIENCE: usize = 50;
-/// The ticket of a question whether a node lives, and a part of the answer.
+/// Bytes of a health check's ticket, and of a part of its answer.
 const PROBE_BYTES_MAX: usize = 60;
 /// Bytes of a node's report on its replication.
 const REPORT_BYTES_MAX: usize = 200;

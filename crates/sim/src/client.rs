@@ -21,7 +21,7 @@ pub(crate) struct Client {
     pub conn: Option<ConnId>,
     /// CLIENT ID of that connection.
     pub number: u64,
-    /// The proxy has closed that connection for a cause that is not the client's, which has not seen it yet.
+    /// The proxy has closed the connection for a reason of its own, which the client has not seen yet.
     pub is_closed: bool,
     /// Time until which it reads nothing.
     pub reads_at: Instant,
@@ -41,14 +41,14 @@ pub(crate) struct Client {
     pub kept: Vec<u8>,
 }
 
-/// A reply that nothing keeps is there by then, in a world that is fast.
+/// Time by which a reply without obstacles arrives, in a fast world.
 const LATE_AFTER: Duration = Duration::from_millis(100);
 
 /// When a reply comes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moment {
     pub now: Instant,
-    /// Something has gone wrong by now: errors of the contract are allowed.
+    /// A fault has happened by now: errors of the contract are allowed.
     pub troubled: bool,
     /// Errors with one of these texts are allowed in any case.
     pub excuses: &'static [&'static str],
@@ -111,7 +111,7 @@ impl Client {
         !self.is_kept_waiting() && self.expected.front().is_some_and(|(_, sent_at)| is_late(*sent_at))
     }
 
-    /// Whether the reply that comes next is one that is waited for: an element, or replicas.
+    /// Whether the next reply ends a wait: for an element, or for replicas.
     pub(crate) fn is_kept_waiting(&self) -> bool {
         matches!(self.expected.front(), Some((Expect::Popped { .. } | Expect::Replicas, _)))
     }
@@ -158,7 +158,7 @@ impl Client {
         self.input = input[at..].to_vec();
     }
 
-    /// One reply came: is it the one for the request whose turn it is?
+    /// Checks one reply against the next expectation.
     fn check(&mut self, reply: &[u8], moment: Moment, ledger: &mut Ledger, tally: &mut Tally) {
         tally.replies += 1;
         let Some((expect, sent_at)) = self.expected.pop_front() else {
@@ -243,7 +243,7 @@ impl Client {
         }
     }
 
-    /// Whether a reply that is no error of the contract fits, with all that follows from it.
+    /// Whether a reply that is no error of the contract fits, with all its consequences.
     fn fits(
         &mut self,
         expect: &Expect,
@@ -450,7 +450,7 @@ impl Client {
         Ok(())
     }
 
-    /// Adds a page to the walk; at its end all lasting keys must have been met.
+    /// Adds a page to the walk. At its end all lasting keys must have been returned.
     fn walk(&mut self, reply: &[u8], ledger: &mut Ledger, tally: &mut Tally) -> bool {
         self.program.scanning = false;
         let Some(mut parts) = reply::elements(reply) else { return false };
@@ -606,7 +606,7 @@ fn check_value(key: &[u8], own: bool, reply: &[u8], ledger: &mut Ledger) -> bool
     true
 }
 
-/// Whether `reply` is the number of all keys, or says that a shard could not be asked.
+/// Whether `reply` is the number of all keys, or an error about a shard that could not be asked.
 fn is_count(reply: &[u8]) -> bool {
     reply::as_integer(reply).is_some_and(|count| count >= 0) || told(reply).is_some()
 }

@@ -31,7 +31,7 @@ pub(crate) struct Map {
     pub shards: Vec<[usize; 2]>,
     /// Number of nodes that belong to the cluster. The last shard may not have joined yet.
     pub joined: usize,
-    /// By shard: the epoch as of which its primary claims its slots.
+    /// By shard: the epoch of its primary's claim on its slots.
     pub epochs: Vec<u64>,
     /// Nodes that are known to have failed.
     pub failed: BTreeSet<usize>,
@@ -44,11 +44,11 @@ pub(crate) struct Cluster {
     truth: Arc<Map>,
     /// By node, where they hear of it later.
     views: Option<Vec<Arc<Map>>>,
-    /// All truths that there were, the oldest first, where that is of interest.
+    /// All true maps so far, the oldest first, where they are needed.
     past: Vec<Arc<Map>>,
     /// Nodes that do not hear the others.
     pub cut: BTreeSet<usize>,
-    /// Nodes that have not heard the others for too long, or not since they are back: they take no requests.
+    /// Nodes without contact to the others for too long, or not since they are back: they decline requests.
     pub isolated: BTreeSet<usize>,
     /// By isolated node: the number of failed elections of the nodes that are isolated with it. Each has raised the epoch
     /// there.
@@ -194,7 +194,7 @@ impl Cluster {
         self.truth.primary_at(slot)
     }
 
-    /// The first truth, from the one of this number on, by which `node` owned `slot`.
+    /// The first true map, from this number on, in which `node` owned `slot`.
     pub(crate) fn owned_by(&self, slot: u16, node: usize, since: usize) -> Option<usize> {
         let mut later = self.past.iter().enumerate().skip(since);
         later.find(|(_, map)| map.primary_at(slot) == node).map(|(number, _)| number)
@@ -229,7 +229,7 @@ impl Cluster {
         });
     }
 
-    /// The nodes know, first this `witness`, that `node` has failed, or that it is back. Whether that is news.
+    /// The nodes know, first this `witness`, that `node` has failed, or that it is back. Returns whether that is new.
     pub(crate) fn has_failed(&mut self, node: usize, failed: bool, witness: usize) -> bool {
         let is_news = failed != self.truth.failed.contains(&node);
         if !is_news {
@@ -247,7 +247,7 @@ impl Cluster {
         self.truth.joined < self.truth.shards.len()
     }
 
-    /// The last shard joins, without slots. All nodes that are to hear of it do so later.
+    /// The last shard joins, without slots. The nodes that must know of it learn so later.
     pub(crate) fn join(&mut self) {
         let newcomer = self.nodes_of(self.truth.joined);
         self.change(newcomer, |truth| truth.joined += 1);
@@ -291,7 +291,7 @@ impl Cluster {
         }
     }
 
-    /// The primaries of a slot on its way: from which, to which.
+    /// The source and the target of a migrating slot.
     pub(crate) fn ends_of(&self, migration: Migration) -> [usize; 2] {
         [self.truth.shards[migration.from][0], self.truth.shards[migration.to][0]]
     }
@@ -333,7 +333,7 @@ impl Cluster {
         let migration = map.migration.filter(|migration| migration.slot == slot);
         let ends =
             migration.map(|migration| [migration.from, migration.to].map(|shard| map.shards[shard][0]));
-        // Channels are no keys: who owns the slot has them, as long as it owns it.
+        // A channel is no key: the slot's owner has it while it owns the slot.
         let missing = match is_of_channels(request) {
             true => 0,
             false => keys.iter().filter(|key| !has(key)).count(),
@@ -384,7 +384,7 @@ fn is_of_channels(request: &Request<'_>) -> bool {
     names.iter().any(|name| request.arg(0).eq_ignore_ascii_case(name.as_bytes()))
 }
 
-/// The shard channels that `request` names: they belong to slots as keys do.
+/// The shard channels in `request`: they belong to slots as keys do.
 fn channels_of(request: &Request<'_>) -> Vec<Vec<u8>> {
     let is_message = request.arg(0).eq_ignore_ascii_case(b"spublish");
     let count = if is_message { 1 } else { request.len() };
@@ -411,7 +411,7 @@ pub(crate) fn may_write(request: &Request<'_>) -> bool {
     }
 }
 
-/// The keys that `request` names, as far as Redis looks at them before it carries it out.
+/// The keys in `request`, as far as Redis checks them before it carries it out.
 pub(crate) fn keys_of(request: &Request<'_>) -> Vec<Vec<u8>> {
     let mut places = Vec::new();
     match command::resolve(request) {

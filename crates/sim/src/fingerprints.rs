@@ -33,7 +33,7 @@ pub(crate) fn write(path: &Path, fingerprints: &Fingerprints) -> Result<(), Stri
     std::fs::write(path, text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// An error lists the worlds that were not in `before` or were other ones.
+/// Compares with `before`. The error lists the worlds that are missing there or differ.
 pub(crate) fn compare(before: &Fingerprints, now: &Fingerprints) -> Result<(), String> {
     let differ: Vec<_> =
         now.iter().filter(|(seed, fingerprint)| before.get(seed) != Some(fingerprint)).collect();

@@ -53,7 +53,7 @@ impl Keyspace {
         self.store.dismiss(caller);
     }
 
-    /// Runs `request` as the node of `shard`, appends the reply, and tells the ledger what runs.
+    /// Runs `request` as the node of `shard`, appends the reply, and records the execution in the ledger.
     pub(crate) fn run(
         &mut self,
         caller: CallerId,
@@ -118,8 +118,8 @@ impl Keyspace {
         Some(Dump { payload, expires_at_ms: resp::reply::as_integer(&expires).unwrap_or(-1) })
     }
 
-    /// Makes `key` what `dump` says. False if it must wait: RESTORE takes nothing that expires at this very moment, and a key
-    /// is there until the moment is over. Elsewhere that is a millisecond, and here half a second.
+    /// Stores `dump` under `key`. Returns false if it must wait. RESTORE accepts nothing that expires at this very moment, and
+    /// a key exists until the moment is over. On a real node that is a millisecond, and here half a second.
     pub(crate) fn put(&mut self, key: &[u8], dump: Option<&Dump>, now: Instant) -> bool {
         let Some(Dump { payload, expires_at_ms }) = dump else {
             self.ask(&[b"DEL", key], now);
@@ -264,13 +264,13 @@ pub(crate) fn read_key(store: &mut Store, database: u8, key: &[u8], now_ms: u64)
     told
 }
 
-/// A reply whose elements stand in no order, put in one: elements by `width` (0: it is left as it is).
+/// A reply whose elements have no order, sorted: elements by `width` (0: unchanged).
 pub(crate) fn sorted(reply: &[u8], width: usize) -> Vec<u8> {
     let (Some(elements), true) = (resp::reply::elements(reply), width > 0) else { return reply.to_vec() };
     let elements: Vec<&[u8]> = elements.collect();
     let mut entries: Vec<Vec<u8>> = elements.chunks(width).map(<[&[u8]]>::concat).collect();
     entries.sort_unstable();
-    // The header as it is: an array, a set or a map.
+    // The unchanged header: an array, a set or a map.
     let header = reply.iter().take_while(|&&byte| byte != b'\n').copied();
     let mut ordered: Vec<u8> = header.collect();
     ordered.extend(entries.concat());

@@ -1,6 +1,6 @@
 //! Requests, executions and replies: the facts that must agree.
 //!
-//! Every write has a token that no other write has; it stands in the value. Each key has one writer.
+//! Every write has a token of its own, which is part of the value. Each key has one writer.
 
 use crate::cluster::slot;
 use crate::listeners::{Radio, Received};
@@ -53,7 +53,7 @@ pub(crate) struct Ledger {
     keys: BTreeMap<Vec<u8>, History>,
     /// Writes whose clients got an error that says they were not sent.
     never_sent: BTreeSet<Token>,
-    /// By key: the write that its writer sent last of those that ran.
+    /// By key: among the executed writes, the one that its writer sent last.
     last_runs: BTreeMap<Vec<u8>, Token>,
     /// Writes that ran behind one which their client had sent later.
     overtaken: BTreeSet<Token>,
@@ -67,7 +67,7 @@ pub(crate) struct Ledger {
     pub asked_at: Instant,
     /// Slots that have moved: replicas may lack their recent keys.
     has_moved: BTreeSet<u16>,
-    /// Keys that were written last on a connection that their writer has no more.
+    /// Keys whose last write was on a connection that has ended.
     forgotten: BTreeSet<Vec<u8>>,
     /// Nodes are a cache: a written value may be missing, or an older one may be there.
     pub is_cache: bool,
@@ -86,7 +86,7 @@ pub(crate) struct Ledger {
 /// The values that one key may hold, as its writer knows.
 #[derive(Debug, Default)]
 struct History {
-    /// The value of the last write that was acknowledged; `None` if that was a deletion, or before the first.
+    /// The value of the last acknowledged write; `None` for a deletion, or before the first write.
     acknowledged: Option<Vec<u8>>,
     /// Values of writes with unknown outcome: each may be there, or arrive later.
     unknown: BTreeSet<Option<Vec<u8>>>,
@@ -315,7 +315,7 @@ impl Ledger {
         }
     }
 
-    /// A node lost all that it had: its keys may be gone from now on.
+    /// A node lost all its data: its keys may be missing from now on.
     pub(crate) fn shard_lost(&mut self, shard: ShardId, now_ms: u64) {
         for key in self.names.iter().filter(|key| self.topology.shard_of(key) == shard) {
             self.keys.entry(key.clone()).or_default().unknown.insert(None);
@@ -353,13 +353,13 @@ impl Ledger {
         }
     }
 
-    /// The proxy has another topology, in which these slots are where they are.
+    /// The proxy has another topology, with these slots at their new place.
     pub(crate) fn proxy_knows(&mut self, knows: impl Fn(u16) -> bool) {
         let known = self.moving.iter_mut().filter(|(slot, moving)| moving.has_moved && knows(**slot));
         known.for_each(|(_, moving)| moving.known_at = moving.known_at.min(self.now));
     }
 
-    /// Whether a replica that was asked at `then` may not know of `key` though its writer does, since its slot moves.
+    /// Whether a replica that was asked at `then` may lack `key` though its writer has it, since its slot moves.
     pub(crate) fn is_moving(&self, key: &[u8], then: Instant) -> bool {
         !self.moving.is_empty() && self.moving.get(&slot(key)).is_some_and(|moving| moving.known_at >= then)
     }
@@ -410,7 +410,7 @@ impl Ledger {
         }
     }
 
-    /// Whether its writer may find `value` at `key` when it asks for it.
+    /// Whether a writer may find `value` at its `key`.
     pub(crate) fn check_own_read(&mut self, key: &[u8], value: Option<&[u8]>) {
         if !self.reads_anything && !self.forgotten.contains(key) && !self.is_moving(key, self.asked_at) {
             self.check_own(key, value);
@@ -428,7 +428,7 @@ impl Ledger {
         }
     }
 
-    /// Whether anybody may find `value` at `key`: something that was written to just this key.
+    /// Whether any client may find `value` at `key`: a value that was written to this very key.
     pub(crate) fn check_foreign(&mut self, key: &[u8], value: &[u8]) {
         match read_stamp(value) {
             Some((owner, token))
@@ -439,7 +439,7 @@ impl Ledger {
         }
     }
 
-    /// A frame came to `client`. Whether it is none that is asked for.
+    /// Records a frame for `client`. Returns whether it is a push.
     pub(crate) fn hear(&mut self, client: usize, frame: &[u8]) -> bool {
         if !matches!(frame[0], b'*' | b'>') {
             return false;
@@ -466,7 +466,7 @@ impl Ledger {
     }
 }
 
-/// Whether the proxy keeps an element at this key while it moves it to another shard.
+/// Whether `key` is one at which the proxy keeps an element while it moves that to another shard.
 pub(crate) fn is_journal(key: &[u8]) -> bool {
     key.starts_with(JOURNAL.as_bytes())
 }

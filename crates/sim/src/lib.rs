@@ -1,5 +1,5 @@
-//! Simulated worlds: the core of shardis between simulated clients and nodes, over a network and a clock that one seed
-//! decides. The same seed is the same world, byte for byte.
+//! Simulated worlds: the core of shardis between simulated clients and nodes. One seed decides the network and the clock. The
+//! same seed gives the same world, byte for byte.
 //!
 //! ```text
 //!   client programs ─► pipes ─► proxy::Proxy ─► pipes ─► nodes (an embedded store each)
@@ -10,7 +10,7 @@
 //!      model:   a reference store says what one Redis would have answered, byte for byte
 //! ```
 //!
-//! Begin with [`Plan`], which a seed makes, [`run`], and the [`Report`] or [`Violation`] that comes of it.
+//! Begin with [`Plan`], which comes from a seed, [`run`], and its [`Report`] or [`Violation`].
 //!
 //! ```
 //! use sim::{Plan, run};
@@ -25,8 +25,8 @@
 //!
 //! The proxy's own discovery works in some of the clusters, and always where there are sentinels (`world/discovery.rs`).
 //!
-//! **Must not know** anything real: no socket, no thread, no clock. The root's `clippy.toml` forbids them; only the program, which
-//! tells how long it took, relaxes that.
+//! **Must not know** anything real: no socket, no thread, no clock. The root's `clippy.toml` forbids them; only the program,
+//! which prints its running time, relaxes that.
 
 mod audit;
 mod client;

@@ -206,7 +206,7 @@ impl Program {
 pub(crate) struct Radio {
     messages: Vec<Message>,
     ears: BTreeMap<usize, Ears>,
-    /// By the number of a node: from when on messages of it may be missing.
+    /// By the number of a node: time from which its messages may be missing.
     disturbed_at: Vec<Instant>,
     /// By shard channel: when its slot has moved.
     moved_at: BTreeMap<Vec<u8>, Vec<(Instant, Duration)>>,
@@ -300,7 +300,7 @@ impl Radio {
         self.moved_at.entry(channel.to_vec()).or_default().push((now, within));
     }
 
-    /// Whether the slot of a message's channel has moved while it was under way.
+    /// Whether the slot of a message's channel has moved while the message was under way.
     fn has_met_a_move(&self, message: &Message) -> bool {
         let moves = self.moved_at.get(&message.channel).filter(|_| message.kind == Kind::Shard);
         let told_at = message.told_at.unwrap_or(Instant::NEVER);
@@ -375,7 +375,7 @@ impl Radio {
         self.ears.entry(client).or_default().resp3 = resp3;
     }
 
-    /// RESET was answered: in the end, `client` is subscribed to nothing, and speaks RESP2.
+    /// RESET was answered: `client` has no subscriptions any more, and uses RESP2.
     pub(crate) fn was_reset(&mut self, client: usize) {
         let ears = self.ears.entry(client).or_default();
         (ears.resp3, ears.topics) = (false, BTreeMap::new());
@@ -390,7 +390,7 @@ impl Radio {
         self.ears.get(&client).is_some_and(|ears| ears.resp3)
     }
 
-    /// A message came to `client`. An error says why it must not.
+    /// Records a message for `client`. The error says why it must not have arrived.
     pub(crate) fn hear(&mut self, client: usize, message: &Received<'_>) -> Result<(), String> {
         let ears = self.ears.entry(client).or_default();
         let Received { resp3, topic, channel, body } = message;
@@ -475,7 +475,7 @@ impl Radio {
         }
     }
 
-    /// All that was published while `heard` listened must be among it, where nothing went wrong.
+    /// Without faults, `heard` must contain all messages since its subscription.
     fn check_complete(
         &self,
         client: usize,
@@ -505,7 +505,7 @@ impl Radio {
             .try_for_each(|(client, (topic, heard))| self.check_complete(client, topic, heard, now))
     }
 
-    /// Nothing goes wrong any more: everybody has heard all from message `first` on.
+    /// The faults are over: every subscriber has received all messages from `first` on.
     pub(crate) fn check_farewell(&mut self, first: usize) -> Result<(), String> {
         self.disturbed_at.fill(Instant::NEVER);
         self.moved_at.clear();

@@ -24,7 +24,7 @@ use topology::{ShardId, Topology};
 pub(crate) struct FamilyId {
     pub client: usize,
     pub number: u64,
-    /// Where its keys are. In other databases are others of the same names.
+    /// The database of its keys. Other databases have other keys of the same names.
     pub database: u8,
     /// Its keys have no hash tag: in a cluster they are in several slots.
     pub is_spread: bool,
@@ -77,7 +77,7 @@ pub(crate) struct Model {
     families: BTreeMap<FamilyId, Family>,
     /// Number of names for states so far.
     spaces: u64,
-    /// Commands over several shards are carried out, if there is a way.
+    /// Commands over several shards are carried out where that is possible.
     pub carries_across: bool,
     /// Replies that were compared while exactly one was possible.
     pub judged: u64,
@@ -89,7 +89,7 @@ pub(crate) struct Model {
 #[derive(Default)]
 struct Family {
     states: Vec<State>,
-    /// Requests that may have run or may yet run, or never will.
+    /// Requests with unknown outcome: they ran, may still run, or never will.
     ghosts: Vec<Asked>,
     /// Something expires, or may: when a request ran makes a difference.
     timed: bool,
@@ -102,7 +102,7 @@ struct Family {
 struct State {
     /// Under which names it stands in the reference store.
     space: u64,
-    /// The ghosts that have not run in it, a bit for each.
+    /// The ghosts that have not run in it, one bit each.
     pending: u32,
 }
 
@@ -123,18 +123,18 @@ impl Model {
         self.families.insert(id, family);
     }
 
-    /// Whether more than one state is possible: a client does well to take another family.
+    /// Whether more than one state is possible: a client should then take another family.
     pub(crate) fn is_doubtful(&self, id: FamilyId) -> bool {
         self.families.get(&id).is_none_or(|family| family.wild || !family.ghosts.is_empty())
     }
 
-    /// Whether a command over its keys is carried out in steps, each at its own time: then time must not matter.
+    /// Whether a command over its keys runs in steps, each at its own time: time must not matter then.
     pub(crate) fn takes_steps(&self, id: FamilyId) -> bool {
         let shards: BTreeSet<u32> = id.keys().map(|key| self.topology.division_of(&key).0).collect();
         self.carries_across && shards.len() > 1
     }
 
-    /// Whether a request is refused since its keys live on several shards.
+    /// Whether a request is refused because its keys live on several shards.
     pub(crate) fn is_refused(&self, asked: &Asked) -> bool {
         let is_carried = || {
             let name = asked.words().into_iter().next().unwrap_or_default();
@@ -154,12 +154,12 @@ impl Model {
         shards.len() > 1
     }
 
-    /// A request was answered. An error says what could have been answered.
+    /// Records the reply to a request. The error lists the possible replies.
     pub(crate) fn answered(&mut self, asked: &Asked, reply: &[u8], now_ms: u64) -> Result<(), String> {
         self.advance(asked, Some(reply), now_ms).map(|_| ())
     }
 
-    /// The parts of a request were answered with a number for all together.
+    /// Records one number as the sum of the replies to a request's parts.
     pub(crate) fn counted(&mut self, parts: &[Asked], sum: i64, now_ms: u64) -> Result<(), String> {
         let (mut low, mut high) = (0, 0);
         for part in parts {
@@ -172,7 +172,7 @@ impl Model {
         if (low..=high).contains(&sum) { Ok(()) } else { Err(format!("{low} to {high}")) }
     }
 
-    /// A request has no answer and may have run, or may yet run.
+    /// Records a request without reply, which may have run or may still run.
     pub(crate) fn lost(&mut self, asked: &Asked) {
         let is_cross_shard = self.is_cross_shard(asked);
         let Some(family) = self.families.get_mut(&asked.family) else { return };
@@ -192,7 +192,7 @@ impl Model {
         family.states.iter_mut().for_each(|state| state.pending |= bit);
     }
 
-    /// A node may have lost all that it had, now or in a moment, as its clients see it.
+    /// Records that a node may have lost all its data, now or in a moment, in the view of its clients.
     pub(crate) fn shard_lost(&mut self, shard: ShardId, now_ms: u64) {
         for family in self.families.keys().copied().collect::<Vec<_>>() {
             let on_shard = |letter: &u8| self.topology.shard_of(&family.key(*letter)) == shard;
@@ -295,7 +295,7 @@ impl Model {
         Ok(fitting)
     }
 
-    /// The states that are possible when ghosts may run in between; they replace those that the family has. `None`: too
+    /// Computes the states that are possible when ghosts may run in between; they replace those of the family. `None`: too
     /// many.
     fn haunted(&mut self, id: FamilyId, now_ms: u64) -> Option<Vec<State>> {
         let family = self.families.get(&id).filter(|family| !family.wild)?;
@@ -336,7 +336,7 @@ impl Model {
         (steps < TIMES_MAX).then(|| (0..=steps).map(|step| asked.sent_ms + step * CLOCK_STEP_MS).collect())
     }
 
-    /// The same keys under new names. At time 0 nothing is expired, and all is copied.
+    /// Copies the keys to new names. At time 0 nothing has expired, so all are copied.
     fn copied(&mut self, id: FamilyId, space: u64) -> u64 {
         self.spaces += 1;
         for key in id.keys() {
@@ -367,7 +367,7 @@ impl Model {
 }
 
 impl Shape {
-    /// A reply, put in an order that depends on nothing but its elements.
+    /// A reply in an order that depends only on its elements.
     fn of(self, reply: &[u8]) -> Vec<u8> {
         match self {
             Shape::Exact => reply.to_vec(),
@@ -383,7 +383,7 @@ impl Shape {
     }
 }
 
-/// A key under the name that it has in a state; the first state's are the keys' own.
+/// A key under its name in a state. In the first state the names are unchanged.
 fn in_space(space: u64, key: &[u8]) -> Vec<u8> {
     if space == 0 { key.to_vec() } else { [space.to_string().as_bytes(), b":", key].concat() }
 }
@@ -432,7 +432,7 @@ mod tests {
         model
     }
 
-    /// A request of a line of words, in which `k` is the first key of the family.
+    /// A request from a line of words, in which `k` is the first key of the family.
     fn asked(line: &str) -> Asked {
         let word = |word| if word == "k" { Word::Key(0) } else { Word::Text(Vec::from(word)) };
         let words = line.split(' ').map(word).collect();

@@ -1,5 +1,5 @@
-//! Requests whose replies their client does not want (CLIENT REPLY): the next one's, or those of a whole pipeline. Nothing may come
-//! of them, and nothing may be left of them that anybody would have to wait for.
+//! Requests whose replies their client suppresses (CLIENT REPLY): for the next one, or for a whole pipeline. No reply may
+//! arrive, and no trace may stay that delays another client.
 
 use crate::program::{Expect, Program, STAMPED_KEYS, Sent, lasting_key, words};
 use stdx::Prng;

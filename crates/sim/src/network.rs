@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use stdx::Prng;
 
-/// One direction of a connection, with the kernel's buffers on the way.
+/// One direction of a connection, with the kernel's buffers.
 #[derive(Debug)]
 pub(crate) struct Pipe {
     bytes: VecDeque<u8>,
@@ -29,7 +29,7 @@ impl Pipe {
         taken
     }
 
-    /// Takes all of `bytes`: a program that waits until its socket has taken them.
+    /// Takes all of `bytes`, as for a program that waits until its socket has taken them.
     pub(crate) fn put_all(&mut self, bytes: &[u8]) {
         self.bytes.extend(bytes);
     }

@@ -1,4 +1,4 @@
-//! A simulated node: reads requests, runs them, answers; can freeze, die, refuse and lie.
+//! A simulated node: it reads requests, runs them, and answers. It can freeze, die, refuse and lie.
 
 use crate::cluster::{Cluster, Verdict, keys_of, may_write};
 use crate::keyspace::Keyspace;
@@ -44,9 +44,9 @@ pub(crate) struct Node {
     pub overheard: Vec<(Vec<u8>, Vec<u8>)>,
     /// Connections that wait for its replicas.
     pub waiting: Vec<Waiting>,
-    /// When the first of them has waited long enough, as it was planned last.
+    /// Deadline of the first wait, as it was scheduled last.
     wakes_at: Instant,
-    /// When the way from it to the proxy is free for more.
+    /// Time at which its wire to the proxy is free for more.
     pub wire_free_at: Instant,
     conns: BTreeMap<ConnId, Input>,
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::{Distribution, HashFunction, TagRule, Topology, TopologySpec, parse_nodes};
 
-/// Something that goes wrong. Nodes have the numbers of their shards, and replicas those behind.
+/// A fault. Nodes have the numbers of their shards, and replicas those behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// The node reads nothing for a while, then everything.
@@ -55,8 +55,8 @@ pub enum Fault {
         /// For how long.
         lasts: Duration,
     },
-    /// A primary of a cluster whose nodes are asked does not hear the others any more; they may replace it. Where there are
-    /// sentinels, the network is split, with this primary or without it on the smaller side.
+    /// A primary does not hear the other nodes any more; they may replace it. Where there are sentinels, the network is
+    /// partitioned, with this primary or without it on the smaller side.
     CutOff {
         /// Whose primary.
         shard: u32,
@@ -65,7 +65,7 @@ pub enum Fault {
     },
     /// A slot of a cluster begins to move.
     Migrate,
-    /// A primary of a cluster dies and its replica takes its place. It comes back later, as a replica.
+    /// A primary of a cluster dies and its replica replaces it. The old one comes back later, as a replica.
     Promote {
         /// Whose primary.
         shard: u32,
@@ -79,7 +79,7 @@ pub enum Fault {
         /// Which sentinel.
         sentinel: usize,
     },
-    /// One sentinel alone is left with a primary, which the others replace before they die for longer than anybody doubts.
+    /// One sentinel alone stays with a primary. The others replace the primary, and then die for longer than any doubt lasts.
     Strand {
         /// Whose primary.
         shard: u32,
@@ -233,7 +233,7 @@ pub struct Plan {
     pub reading: Reading,
     /// Each client has a key that it uses most of the time.
     pub has_favourites: bool,
-    /// The nodes are a cache: who fails is left out for a while, and its keys are the others' then.
+    /// The nodes are a cache: a failing node is ejected for a while, and the others take its keys.
     pub ejecting: Option<Ejecting>,
     /// Delays of replicas, one of these at a time.
     pub lags: Vec<Duration>,
@@ -245,7 +245,7 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The world of `seed`. One in four has no faults: there, no error may be seen at all.
+    /// The world of `seed`. One in four has no faults: it permits no error at all.
     pub fn new(seed: u64) -> Plan {
         let mut prng = Prng::new(seed);
         let shards = 1 + prng.below(6) as usize;
@@ -303,7 +303,7 @@ impl Plan {
         let ejecting = (is_plain && shards > 1 && prng.one_in(3)).then(|| ejecting(&mut prng));
         if ejecting.is_some() {
             if prng.one_in(2) {
-                // A client with a connection of its own sends one request at a time, which nothing overtakes.
+                // A client with a pinned link sends one request at a time, which nothing overtakes.
                 limits.engine.large_bytes = Limits::default().engine.large_bytes;
             }
             leave_often(&mut faults, shards, &mut prng);
@@ -346,17 +346,17 @@ impl Plan {
         }
     }
 
-    /// Whether a client may be closed since more is held than fits.
+    /// Whether a client may be closed because too much is held for it.
     pub fn is_short_of_memory(&self) -> bool {
         self.limits.engine.memory_bytes_max == LITTLE_MEMORY
     }
 
-    /// Whether the worker has more to do than time, so that it holds incomplete answers for a turn: in every third world.
+    /// Whether the worker is overloaded, so that it holds incomplete answers for a turn: in every third world.
     pub fn is_pressed(&self) -> bool {
         self.seed.is_multiple_of(3)
     }
 
-    /// Whether the network is so fast that no request's time can be up.
+    /// Whether the network is so fast that no request can time out.
     pub fn is_fast(&self) -> bool {
         self.delay_max < SLOW
     }
@@ -405,7 +405,7 @@ impl Plan {
         self.is_cluster || self.is_replicated
     }
 
-    /// Errors of the contract that may be seen though nothing goes wrong.
+    /// Errors of the contract that are permitted even without faults.
     pub fn excuses(&self) -> &'static [&'static str] {
         match (self.is_cluster, self.reading.from) {
             // Before the replicas have reported their state.
@@ -461,7 +461,7 @@ fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Pr
     }
 }
 
-/// Each shard's primary has replicas, in another zone. Primaries forget nothing: replicas would know it better.
+/// Each shard's primary has replicas, in another zone. Primaries lose no data, since their replicas would still have it.
 fn add_replicas(
     topology: &mut TopologySpec,
     faults: &mut [(Instant, Fault)],
@@ -508,7 +508,7 @@ fn fault_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut 
     }
 }
 
-/// Replicas that are read from are started anew, so soon that they may not be missed.
+/// Replicas that serve reads restart so soon that they may not be missed.
 fn restart_replicas(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {
     if faults.iter().all(|(_, fault)| *fault == Fault::Migrate) {
         return;
@@ -599,7 +599,7 @@ fn trouble_sentinels(
     faults.sort_by_key(|(at, _)| *at);
 }
 
-/// Reads go to replicas, in one of the ways that there are.
+/// The read policy of a world: one of those that use replicas.
 fn reading(prng: &mut Prng) -> Reading {
     use ReadFrom::{Any, Nearest, PreferPrimary, PreferReplica, Primary, Replica, Zone};
     let from = *prng.pick(&[Any, Nearest, PreferPrimary, PreferReplica, Primary, Replica, Zone]);
@@ -635,7 +635,7 @@ fn leave_often(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prn
     faults.sort_by_key(|(at, _)| *at);
 }
 
-/// The largest values and their copies on the way do not fit into it.
+/// The largest values and their copies do not fit into it.
 const LITTLE_MEMORY: usize = 300_000;
 /// All that is usually on the way does.
 const SOME_MEMORY: usize = 30 * LITTLE_MEMORY;
@@ -647,8 +647,7 @@ const FEW_SUBSCRIPTIONS: usize = 2_000;
 /// A limit of tracked keys so low that keys must be forgotten.
 const FEW_TRACKED: usize = 1_500;
 
-/// In most worlds nearly everything counts as large, few clients may have connections of their own, and little may wait
-/// for its receiver.
+/// In most worlds nearly everything counts as large, few clients may have pinned links, and few bytes may wait for a receiver.
 fn limits(prng: &mut Prng, delay_max: Duration) -> Limits {
     let defaults = Limits::default();
     // Large values are transferred one at a time. On a slow network that could take longer than a world lasts.

@@ -23,7 +23,7 @@ const FAMILIES: usize = 8;
 
 /// Databases that clients go to.
 const DATABASES: u64 = 3;
-/// As many profiles may be open at once: a database in one of the two protocols.
+/// The most profiles that may be open at once: a database in one of the two protocols.
 pub(crate) const PROFILES: usize = 2 * DATABASES as usize;
 
 /// A key whose values have stamps. They are in database 0 only.
@@ -48,9 +48,9 @@ pub(crate) enum Expect {
     Exactly(Vec<u8>),
     /// These bytes.
     Reply(Vec<u8>),
-    /// OK for writes of the client's own keys (a value, or `None` for a deletion, which is answered by a count).
+    /// OK for writes of the client's own keys. Each is a value, or `None` for a deletion, whose reply is a count.
     Write(Vec<(Vec<u8>, Option<Vec<u8>>)>),
-    /// The value of a key; of one's own it must be the last one written.
+    /// The value of a key. The value of an own key must be the last written one.
     Value { key: Vec<u8>, own: bool },
     /// The same for several, in an array.
     Values { keys: Vec<Vec<u8>>, own: bool },
@@ -60,9 +60,9 @@ pub(crate) enum Expect {
     AllKeys,
     /// Some key.
     SomeKey,
-    /// A bulk with the figures of all shards that could be asked.
+    /// A bulk with the figures of all reachable shards.
     Report,
-    /// A page of SCAN: its keys and its cursor go into the client's walk.
+    /// A page of SCAN, whose keys and cursor go into the client's walk.
     ScanPage,
     /// Any error that is not of the contract: the command's own.
     OwnError,
@@ -94,7 +94,7 @@ pub(crate) enum Expect {
     Replicas,
     /// Each of these, for requests that are sent together.
     Each(Vec<Expect>),
-    /// The same as without a script, or that there is none of that name.
+    /// The reply without a script, or an error that no script has that name.
     Scripted(Scripted),
     /// Anything; it is kept.
     Kept,
@@ -123,7 +123,7 @@ pub(crate) struct Program {
     pub profile: Profile,
     /// Number of databases that it uses.
     databases: u64,
-    /// By database: families of keys in use, by their place, and how many were ever.
+    /// By database: families in use, by their place, and the number of all so far.
     families: [(Vec<FamilyId>, u64); DATABASES as usize],
     /// The state of a subscriber.
     pub listener: Option<Listener>,
@@ -187,7 +187,7 @@ impl Program {
         self
     }
 
-    /// The same, for a client that does one thing more than others, or not. `is_sure`: nothing will go wrong.
+    /// The program of a client that may have a special task. `is_sure` says that its world has no faults.
     pub(crate) fn with_role(mut self, is_sure: bool, rights: &Rights, prng: &mut Prng) -> Program {
         self.account = Account::draw(self.client, rights, prng);
         match prng.below(8) {
@@ -311,7 +311,7 @@ impl Program {
         }
     }
 
-    /// A family to use: a new one in place of one whose keys are not known well any more.
+    /// A family to use. It replaces one whose keys are not known well any more.
     fn family(&mut self, prng: &mut Prng, ledger: &mut Ledger) -> FamilyId {
         let place = prng.below(FAMILIES as u64) as usize;
         let database = self.profile.database;
@@ -532,7 +532,7 @@ fn all_shards(prng: &mut Prng) -> Sent {
     Sent { bytes, expect: Some(expect) }
 }
 
-/// All shards are asked; only a wait for none is over at once.
+/// All shards are asked; only a wait for no replicas ends at once.
 fn wait_for_replicas(prng: &mut Prng) -> Sent {
     let replicas: &[u8] = if prng.one_in(4) { b"0" } else { b"1" };
     let patience: &[u8] = if prng.one_in(2) { b"5" } else { b"200" };

@@ -1,4 +1,4 @@
-//! Replication between simulated nodes: what became of a primary's keys, in order, and how far its replica has come.
+//! Replication between simulated nodes: the changes of a primary's keys in order, and the progress of its replica.
 //!
 //! ```text
 //!   primary: SET a ─► log: (a, its dump, offset 930) ─── some time later ───► replica: RESTORE a, offset 930
@@ -59,7 +59,7 @@ pub(crate) struct Follower {
 }
 
 impl Log {
-    /// A history of this number, of a node that is at `offset`.
+    /// A new log with this history number, of a node at `offset`.
     pub(crate) fn new(history: u64, offset: u64) -> Log {
         Log { history, begins_at: offset, changes: Vec::new() }
     }
@@ -75,7 +75,7 @@ impl Log {
         behind.checked_sub(1).map_or(self.begins_at, |last| self.changes[last].offset)
     }
 
-    /// `request` has run; behind MULTI, these were `queued`. Notes what their keys hold now.
+    /// Records the keys of `request`, which has run; behind MULTI, those of `queued`.
     pub(crate) fn note_run(
         &mut self,
         request: &Request<'_>,
@@ -117,7 +117,7 @@ impl Log {
         later.iter().filter_map(|change| change.key.clone()).collect()
     }
 
-    /// The keys that a replica does not know of yet; empty if it follows another history.
+    /// The keys whose last changes a replica lacks; empty if it follows another history.
     pub(crate) fn tail(&self, follower: &Follower) -> Vec<Vec<u8>> {
         self.keys_from(follower.applied)
     }
@@ -156,7 +156,7 @@ impl Follower {
         !self.is_linked && self.linked_at <= then
     }
 
-    /// Whether it has all that the primary had at some time since it is one.
+    /// Whether it has all data that the primary had at some time since it became one.
     pub(crate) fn follows(&self, log: &Log) -> bool {
         self.history == Some(log.history)
     }
@@ -166,7 +166,7 @@ impl Follower {
         !self.follows(log) || self.applied < log.changes.len()
     }
 
-    /// Takes over all that the primary has. False if it must wait for a moment.
+    /// Takes over all data of the primary. Returns false if it must wait for a moment.
     pub(crate) fn begin_anew(
         &mut self,
         log: &Log,
@@ -211,7 +211,7 @@ impl Follower {
         self.applied < self.had
     }
 
-    /// Takes over `count` changes at most. False if it must wait for a moment.
+    /// Takes over at most `count` changes. Returns false if it must wait for a moment.
     pub(crate) fn go_on(&mut self, log: &Log, to: &mut Keyspace, count: usize, now: Instant) -> bool {
         for change in log.changes.iter().skip(self.applied).take(count) {
             let is_done = match &change.key {

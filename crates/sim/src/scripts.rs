@@ -22,7 +22,7 @@ const BODIES: [&str; 2] =
     ["return redis.call('GET', KEYS[1]) --", "return redis.call('SET', KEYS[1], ARGV[1]) --"];
 /// Number of scripts of each kind.
 const NUMBERS: u64 = 3;
-/// The proxy keeps no request that is longer until it knows that it need not go once more.
+/// The most bytes of a request that the proxy keeps for a retry.
 const KEPT_BYTES_MAX: usize = 16 * 1024;
 
 pub(crate) const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script. Please use EVAL.\r\n";
@@ -105,7 +105,7 @@ impl Kept {
         self.flushed_at = Some(now);
     }
 
-    /// A request that was sent `then` has brought along a script, and was carried out.
+    /// Records a request of `then` that contained a script and was carried out.
     fn loaded(&mut self, sha: &Sha, then: Instant, now: Instant) {
         // An earlier flush may still be under way, without a client that waits for its reply.
         let is_clear = self.flushed_at.is_none_or(|at| at < then && now.since(at) >= FLUSHED_WITHIN);
@@ -123,7 +123,7 @@ const FLUSHED_WITHIN: std::time::Duration = std::time::Duration::from_secs(10);
 pub(crate) struct Scripted {
     sha: Sha,
     pub expect: Box<Expect>,
-    /// The proxy knows the script, and the request is not too long: it is not to fail for that.
+    /// Whether the proxy knows the script and the request is short enough: it must not fail then.
     is_sure: bool,
     /// Number of requests that its client had sent, with this one.
     sent: u64,

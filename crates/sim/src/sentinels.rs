@@ -91,7 +91,7 @@ pub(crate) struct Failover {
 pub(crate) enum Stage {
     /// The others are asked for their votes.
     Begun,
-    /// This replica is to be the primary, and does not know yet.
+    /// The replica was chosen, and does not know it yet.
     Chosen(usize),
     /// The replica was told to become a primary.
     Told(usize),
@@ -120,7 +120,7 @@ pub(crate) enum Deed {
     Promote { shard: usize, heir: usize },
     /// REPLICAOF.
     Follow { node: usize, primary: usize },
-    /// A failover was given up by this sentinel after a replica had become a primary: the old one is it by right.
+    /// This sentinel gave a failover up after a replica had become a primary: the old one is the rightful primary.
     Restore { shard: usize, to: usize, by: usize },
     /// A message.
     Say { sentinel: usize, channel: &'static str, text: String },
@@ -166,7 +166,7 @@ fn place(node: usize) -> String {
 }
 
 impl Watch {
-    /// Sentinels that answer so late, each, over `shards` shards of `nodes` nodes, whose first are the primaries.
+    /// Sentinels with these delays, over `shards` shards of `nodes` nodes, whose first are the primaries.
     pub(crate) fn new(
         slowness: &[Duration],
         (named, quorum): (usize, usize),
@@ -214,13 +214,13 @@ impl Watch {
         self.reigns[shard].last().copied().unwrap_or(shard)
     }
 
-    /// `node` is the primary of its shard by right from now on.
+    /// `node` is the rightful primary of its shard from now on.
     pub(crate) fn crown(&mut self, node: usize) {
         let shard = self.shard_of(node);
         self.reigns[shard].push(node);
     }
 
-    /// The first reign of `node`, from the one of this number on.
+    /// The first reign of `node`, from this number on.
     pub(crate) fn reign_of(&self, node: usize, since: usize) -> Option<usize> {
         let mut later = self.reigns[self.shard_of(node)].iter().enumerate().skip(since);
         later.find(|(_, other)| **other == node).map(|(number, _)| number)
@@ -263,7 +263,7 @@ impl Watch {
         sentinel.odd_since.fill(None);
     }
 
-    /// All names are taken away from all sentinels, and given to them again, with the primaries that there are.
+    /// All names are removed from all sentinels, and added again with the present primaries.
     pub(crate) fn set_up_anew(&mut self) -> Vec<Deed> {
         let mut deeds = Vec::new();
         for shard in 0..self.shards() {
@@ -289,7 +289,7 @@ impl Watch {
         self.sentinels.iter().all(agrees) && !self.is_failing_over(shard)
     }
 
-    /// Whether sentinel `number` names the primary of `shard`, by the newest epoch that there is.
+    /// Whether sentinel `number` names the rightful primary of `shard`, by the newest epoch.
     pub(crate) fn knows(&self, number: usize, shard: usize) -> bool {
         let view = &self.sentinels[number].views[shard];
         let newest = self.sentinels.iter().map(|sentinel| sentinel.views[shard].epoch).max();
@@ -302,7 +302,7 @@ impl Watch {
         self.sentinels.iter().all(|sentinel| sentinel.views[shard].epoch <= its)
     }
 
-    /// Whether `node` is the primary of its shard as the newest claim has it, and no sentinel is about to replace it.
+    /// Whether `node` is the primary of its shard by the newest claim, and no sentinel is about to replace it.
     pub(crate) fn is_claimed(&self, node: usize) -> bool {
         let shard = self.shard_of(node);
         self.newest_claim(shard).is_some_and(|(claimed, _)| claimed == node) && !self.is_failing_over(shard)
@@ -329,7 +329,7 @@ impl Watch {
         (self.sentinels[0].views.iter().map(|view| view.primary).collect(), deeds)
     }
 
-    /// SENTINEL FAILOVER is said to sentinel `number`. All hear of the new epoch.
+    /// SENTINEL FAILOVER at sentinel `number`. All learn of the new epoch.
     pub(crate) fn order(&mut self, number: usize, shard: usize, now: Instant) {
         let epoch = self.newest_epoch() + 1;
         if self.is_failing_over(shard) || self.is_split() || self.sentinels.iter().any(|it| it.is_down) {
@@ -345,7 +345,7 @@ impl Watch {
         self.sentinels.iter().map(|sentinel| sentinel.current_epoch).max().unwrap_or_default()
     }
 
-    /// Sentinel `number` looks at everything, as it does ten times a second.
+    /// Sentinel `number` observes everything, as it does ten times a second.
     pub(crate) fn tend(
         &mut self,
         number: usize,
@@ -434,7 +434,7 @@ impl Watch {
         nodes.for_each(|node| sentinel.odd_since[node] = None);
         let text = format!("{} {} {}", name_of(shard), place(old), place(primary));
         deeds.push(say(number, "+switch-master", text));
-        // Its own failover is over, though its heir may have become a primary.
+        // Its own failover ends, though its heir may have become a primary.
         if let Some(Failover { stage: Stage::Chosen(heir) | Stage::Told(heir), .. }) = failover
             && heir != primary
             && self.primary_of(shard) == heir
@@ -492,7 +492,7 @@ impl Watch {
         deeds.push(say(number, "+try-failover", text));
     }
 
-    /// The next step of a failover, if it is time for that.
+    /// The next step of a failover, if it is due.
     fn go_on(
         &mut self,
         (number, shard): (usize, usize),
@@ -519,7 +519,7 @@ impl Watch {
                 self.advance(number, shard, Stage::Chosen(heir), now);
                 deeds.push(say(number, "+selected-slave", about(heir)));
                 if sights[heir].is_primary {
-                    // By an operator's mistake, or since an earlier failover was not finished.
+                    // By an operator's mistake, or because an earlier failover was not finished.
                     deeds.push(Deed::Promote { shard, heir });
                 }
             }
@@ -568,7 +568,7 @@ impl Watch {
         }
     }
 
-    /// Ends a failover. Once its replica is a primary by the newer epoch, it is one without it too.
+    /// Ends a failover. A replica that is a primary by the newer epoch stays one.
     fn give_up(&mut self, number: usize, shard: usize, deeds: &mut Vec<Deed>) {
         let newest = self.sentinels.iter().map(|sentinel| sentinel.views[shard].epoch).max();
         let view = &mut self.sentinels[number].views[shard];

@@ -16,7 +16,7 @@ pub(crate) enum Step {
     Get { key: Vec<u8> },
     /// All shards are asked how many keys there are.
     Count,
-    /// Stamped values are written with one command, whose keys may be on several shards.
+    /// Several stamped values in one command, whose keys may be on several shards.
     SetAll { pairs: Vec<(Vec<u8>, Vec<u8>)> },
 }
 
@@ -49,7 +49,7 @@ impl Step {
 pub(crate) struct Transaction {
     /// Its commands; none if it only tests the protocol.
     pub steps: Vec<Step>,
-    /// A key was watched; if that is true of the second, too, it was changed before MULTI.
+    /// Whether a key was watched; the second says whether it was changed before MULTI.
     pub watched: bool,
     /// See there.
     pub changed: bool,
@@ -124,7 +124,7 @@ impl Program {
         }
         send(words(&[b"MULTI"]), Expect::Exactly(b"+OK\r\n".to_vec()));
         let (mut steps, mut is_spoilt) = (Vec::new(), false);
-        // Without a command that names a key, the transaction is nowhere but where its keys are watched.
+        // A transaction without keyed commands is on no shard but those of its watched keys.
         let mut placed = watched.then_some(shard);
         for number in 0..1 + prng.below(4) {
             let key = if number == 0 { first.clone() } else { self.own_key(prng) };
@@ -341,7 +341,7 @@ impl Queues {
 }
 
 impl Queue {
-    /// `element` was found: is it one that may be there, and for the first time?
+    /// Checks that a popped `element` may exist and comes for the first time.
     fn take(&mut self, element: &[u8]) -> Result<(), String> {
         if !self.named.contains(element) || self.never_sent.contains(element) {
             return Err(format!("{:?} was never pushed", text(element)));
@@ -360,7 +360,7 @@ pub(crate) fn queue_names() -> impl Iterator<Item = Vec<u8>> {
     (0..QUEUES).map(queue_key)
 }
 
-/// The steps' replies in `reply`, if it is an array of as many.
+/// The steps' replies in `reply`, if it is an array of that length.
 pub(crate) fn replies_of<'a>(reply: &'a [u8], steps: &[Step]) -> Option<Vec<&'a [u8]>> {
     let replies: Vec<&[u8]> = reply::elements(reply)?.collect();
     (replies.len() == steps.len()).then_some(replies)

@@ -1,5 +1,5 @@
-//! Worlds with users: each client is one, reads keys of some others and not of all, and which these are changes while it is
-//! asking. All of them share the connections to nodes.
+//! Worlds with users: each client is one. It may read the keys of some others, and its permissions change while it runs. All
+//! users share the links to nodes.
 //!
 //! ```text
 //!   GET of another's key ─ sent ─────── answered
@@ -40,7 +40,7 @@ pub(crate) struct Rights {
     /// The default user has a password.
     pub is_closed: bool,
     clients: usize,
-    /// By client and owner of keys: whether it may read them, from which time on.
+    /// By client and owner of keys: whether reading is permitted, with the time of each change.
     history: BTreeMap<(usize, usize), Vec<(Instant, bool)>>,
     /// Clients whose rights have changed.
     changed: BTreeSet<usize>,
@@ -105,7 +105,7 @@ impl Rights {
         registry.set_user(name.as_bytes(), &rules, usize::MAX).expect("rules as they should be")
     }
 
-    /// Whether a transaction of `client` may have been given up since its rights had changed.
+    /// Whether a transaction of `client` may have been aborted because its permissions changed.
     pub(crate) fn have_changed(&self, client: usize) -> bool {
         self.changed.contains(&client)
     }
@@ -256,7 +256,7 @@ fn owners(bytes: &[u8]) -> Vec<usize> {
     }
 }
 
-/// Whether `reply` says that a transaction was given up since users have changed.
+/// Whether `reply` says that a transaction was aborted because users have changed.
 pub(crate) fn is_given_up(reply: &[u8]) -> bool {
     reply::is_error(reply)
         && reply.starts_with(b"-EXECABORT Transaction discarded because of previous errors.")

@@ -49,7 +49,7 @@ impl Wish {
         Wish { mode, noloop: prng.one_in(2), redirect }
     }
 
-    /// `added`: of a broadcast, the beginnings that it does not have yet.
+    /// `added`: the prefixes of a broadcast that it does not have yet.
     fn request(&self, added: &[Vec<u8>]) -> Vec<u8> {
         let mut request: Vec<Vec<u8>> =
             ["CLIENT", "TRACKING", "ON"].map(|word| word.as_bytes().to_vec()).into();
@@ -119,7 +119,7 @@ pub(crate) enum Expected {
     Off,
     /// OK to CLIENT CACHING.
     Caching,
-    /// OK: this key, which others write as well, has a new value.
+    /// OK: this key, which other clients write as well, has a new value.
     Overwritten(Vec<u8>),
     /// The values of these keys.
     Read {
@@ -251,7 +251,7 @@ impl Program {
             added.push(if has_all { Vec::new() } else { prefix });
             added.retain(|prefix| !prefixes.contains(prefix));
             if added.is_empty() {
-                // To say it twice is an error, and without any, it is all of them.
+                // To name a prefix twice is an error. Without one, all keys are tracked.
                 return Sent {
                     bytes: words(&[b"PING"]),
                     expect: Some(Expect::Exactly(b"+PONG\r\n".to_vec())),
@@ -324,7 +324,7 @@ impl Cache {
 }
 
 impl Caches {
-    /// Requests that read keys, its own or not, which the client means to keep.
+    /// Requests that read keys, own ones or not, which the client wants to cache.
     fn read(
         &mut self,
         client: usize,
@@ -454,7 +454,7 @@ impl Caches {
         self.ears.insert(client, number);
     }
 
-    /// A frame came to `client`. Whether it was one of these; an error says why it must not have come.
+    /// Records a frame for `client` and returns whether it was an invalidation. The error says why it must not have arrived.
     pub(crate) fn hear(&mut self, client: usize, frame: &[u8]) -> Result<bool, String> {
         if frame.starts_with(b">2\r\n$21\r\ntracking-redir-broken\r\n") {
             return Ok(true);
@@ -526,7 +526,7 @@ impl Caches {
     }
 }
 
-/// The keys that `frame` tells of, or that all may have changed; `None` if it is no such thing.
+/// The invalidated keys in `frame`, or all; `None` if it is no invalidation.
 fn changes_of(frame: &[u8]) -> Option<Option<Vec<&[u8]>>> {
     let fields = fields_of(frame)?;
     let words: Vec<Option<&[u8]>> = fields.iter().map(|field| reply::as_bulk(field)).collect();

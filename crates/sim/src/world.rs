@@ -1,4 +1,4 @@
-//! One world: events in the order of their time, the proxy's own loop, and the checks.
+//! One world: events in order of time, the proxy's own loop, and the checks.
 
 mod clients;
 mod discovery;
@@ -63,11 +63,11 @@ pub struct Report {
     pub fragments: u64,
     /// Requests whose time was up.
     pub timeouts: u64,
-    /// Requests that nodes declined and that the proxy sent elsewhere, or again.
+    /// Requests that nodes declined and that the proxy retried.
     pub redirects: u64,
     /// Replies that the model knew, byte for byte.
     pub judged: u64,
-    /// Replies to requests for keys of which too little was known after a fault.
+    /// Replies that could not be judged, because too little was known of their keys after a fault.
     pub unjudged: u64,
     /// Commands over several shards that were carried out.
     pub emulations: u64,
@@ -87,7 +87,7 @@ pub struct Report {
     pub faults: u64,
     /// Events that happened.
     pub events: u64,
-    /// Over all events in their order, with the bytes that arrived: two runs of one seed have the same.
+    /// Hash over all events in order, with the bytes that arrived: two runs of one seed have the same.
     pub fingerprint: u64,
 }
 
@@ -102,7 +102,7 @@ pub struct Violation {
     pub what: String,
 }
 
-/// Runs the world of `plan` to its end. With `trace`, tells every event on stdout.
+/// Runs the world of `plan` to its end. With `trace`, prints every event.
 pub fn run(plan: &Plan, saboteur: Option<Saboteur>, trace: bool) -> Result<Report, Violation> {
     let mut world = World::new(plan, saboteur, trace);
     let outcome = world.run();
@@ -227,16 +227,16 @@ pub(crate) struct World<'p> {
     registry: Arc<Registry>,
     saboteur: Option<Saboteur>,
     trace: bool,
-    /// Something has gone wrong by now, or a drain has begun: errors of the contract are allowed.
+    /// A fault has happened by now, or a drain has begun: errors of the contract are allowed.
     troubled: bool,
     report: Report,
-    /// Until then clients send little at a time and soon again: something has gone wrong.
+    /// Until then clients send little at a time and often, because a fault has happened.
     eager_until: Instant,
     /// Until then a fault may explain missing invalidations.
     deaf_until: Instant,
     /// Number of histories of nodes so far.
     histories: u64,
-    /// Clients that the proxy has taken, those that have gone counted as well: it numbers them so.
+    /// Number of clients that the proxy has accepted so far: it numbers them so.
     admitted: u64,
 }
 
@@ -251,7 +251,7 @@ const COMPARE_EVERY: Duration = Duration::from_millis(200);
 /// The longest time for which a fault may delay invalidations. A connection for invalidations gets a PING after 5 s of silence,
 /// and fails after 2 s more.
 const TROUBLE_MAX: Duration = Duration::from_secs(9);
-/// Faults are over, and clients begin nothing new: after this everybody must have all replies.
+/// Faults are over, and clients begin nothing new. After this every client must have all replies.
 const SETTLE: Duration = Duration::from_secs(40);
 
 /// The nodes of `plan` as they begin: primaries, and behind them their replicas.
@@ -356,7 +356,7 @@ impl<'p> World<'p> {
             registry,
             saboteur,
             trace,
-            // A slow network with large values is trouble enough for a request's time to be up.
+            // On a slow network with large values, requests may time out.
             troubled: !plan.is_fast(),
             report: Report::default(),
             eager_until: Instant::ZERO,
@@ -383,7 +383,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Lives through all of it and then looks whether everything is as it should be.
+    /// Runs all of it and then checks the result.
     fn run(&mut self) -> Result<(), String> {
         for number in 0..self.plan.faults.len() {
             self.plan_at(self.plan.faults[number].0, What::Strike(number));
@@ -431,7 +431,7 @@ impl<'p> World<'p> {
     pub(crate) fn turn_until(&mut self, end: Instant) -> Result<(), String> {
         loop {
             let next = self.agenda.peek().map_or(Instant::NEVER, |Reverse((at, _, _))| *at);
-            // A worker that holds replies for others does not wait, nor one that has left something for this turn.
+            // A worker that holds replies back does not wait, nor does one with postponed work.
             let is_due = self.proxy.has_corked() || self.proxy.has_postponed();
             let now = if is_due { self.now } else { Instant::NEVER };
             let scout_at = self.scout.as_ref().map_or(Instant::NEVER, Scout::deadline);
@@ -492,7 +492,7 @@ impl<'p> World<'p> {
         }
     }
 
-    /// Now and then the worker is stopped before its turn, as when others have its core: nothing is done meanwhile.
+    /// Now and then the worker pauses before its turn, as when other processes have its core.
     fn stall(&mut self) {
         if !self.plan.has_stalls || self.now > self.plan.quiet_at || !self.prng.one_in(500) {
             return;
@@ -620,7 +620,7 @@ impl<'p> World<'p> {
 
     fn mix_word(&mut self, word: u64) {
         let mixed = (self.report.fingerprint ^ word).wrapping_mul(0x100_0000_01b3);
-        // A product has nothing of the high bits of a factor in its low ones.
+        // The low bits of a product depend on no high bits of a factor.
         self.report.fingerprint = mixed.rotate_left(29);
     }
 

@@ -40,7 +40,7 @@ fn without_faults_one_value_in_a_hundred_is_not_judged_at_most() {
     let calm = (0..100).map(Plan::new).filter(is_calm);
     let reports: Vec<_> = calm.take(10).map(|plan| run(&plan, None, false).expect("holds")).collect();
     let sum = |count: fn(&sim::Report) -> u64| reports.iter().map(count).sum::<u64>();
-    // Clients that vanish or read late leave some things open; a small world may be all of that.
+    // Clients that vanish or read late leave some requests open; a small world may have only such.
     assert!(sum(|one| one.unjudged) < sum(|one| one.judged) / 100, "{reports:?}");
     // Clients that subscribe or cache send fewer requests that the model can judge, and are judged by other rules.
     assert!(

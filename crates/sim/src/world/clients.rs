@@ -20,7 +20,7 @@ impl World<'_> {
         }
         self.plan_at(self.now + COMPARE_EVERY, What::Compare);
         if self.prng.one_in(4) {
-            // Somebody who uses the node without a proxy has said SCRIPT FLUSH.
+            // SCRIPT FLUSH of a client that uses the node without the proxy.
             let node = self.prng.below(self.nodes.len() as u64) as usize;
             self.nodes[node].keyspace.scripts.forget();
             self.ledger.scripts.forgotten_at = Some(self.now);
@@ -105,7 +105,7 @@ impl World<'_> {
         true
     }
 
-    /// Sends a pipeline, and sometimes ends the connection in one of the ways that clients know.
+    /// Sends a pipeline, and sometimes ends the connection in one of several ways.
     fn send_requests(&mut self, client: usize, conn: ConnId) {
         let count = match self.prng.below(10) {
             _ if self.now < self.eager_until => 1,
@@ -155,7 +155,7 @@ impl World<'_> {
         self.plan_delivery_to_proxy(conn);
     }
 
-    /// The last request of a connection, after which nothing more is answered.
+    /// The last request of a connection, after which no reply comes.
     fn end_with(&mut self, client: usize, bytes: &mut Vec<u8>, last: &[u8], reply: &[u8]) {
         bytes.extend_from_slice(last);
         self.report.requests += 1;

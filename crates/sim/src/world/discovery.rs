@@ -52,7 +52,7 @@ struct Talk {
 const PERIOD: Duration = Duration::from_secs(2);
 /// Time after which a primary without contact to a majority declines requests (cluster-node-timeout).
 const PATIENCE: Duration = Duration::from_millis(300);
-/// Its fellows have voted for its replica at the latest by then.
+/// Time by which the other primaries have voted for its replica.
 const VOTED_AFTER: Duration = Duration::from_millis(1_500);
 
 impl Scout {
@@ -292,7 +292,7 @@ impl World<'_> {
 
     // The cluster among itself.
 
-    /// The truth has changed: all nodes hear of it, each in its time.
+    /// The true map has changed: all nodes learn of it, each at its own time.
     pub(super) fn spread_news(&mut self) {
         if self.scout.is_none() {
             return;
@@ -327,7 +327,7 @@ impl World<'_> {
         }
     }
 
-    /// A primary and its fellows do not hear each other for a while; the proxy reaches all of them.
+    /// A primary and the other nodes do not hear each other for a while; the proxy reaches all of them.
     pub(super) fn cut_off(&mut self, shard: usize, lasts: Duration) {
         if self.scout.is_none() || !self.end_migration() {
             return;
@@ -382,7 +382,7 @@ impl World<'_> {
         }
     }
 
-    /// Nothing is cut off, and everybody knows everything: the proxy must find out by itself.
+    /// No node is isolated and every node knows everything: the proxy must find out by itself.
     pub(crate) fn check_discovered(&self) -> Result<(), String> {
         let (Some(cluster), Some(_)) = (&self.cluster, &self.scout) else { return Ok(()) };
         for slot in 0..SLOTS {

@@ -21,7 +21,7 @@ impl World<'_> {
         }
         self.deaf_until = self.deaf_until.max(self.now + fault.deafens_for());
         match (fault, &self.cluster) {
-            // Messages come to all nodes of a cluster, and to us from one of them.
+            // All nodes of a cluster get a message, and the proxy gets it from one of them.
             (Fault::Migrate, _) => {}
             (_, Some(_)) => self.ledger.radio.disturb(None, self.now),
             (_, None) if self.watch.is_some() => self.ledger.radio.disturb(None, self.now),

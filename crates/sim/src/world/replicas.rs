@@ -1,4 +1,4 @@
-//! Replicas in a world: they follow their primaries with some delay, lose their links, and take their places.
+//! Replicas in a world: they follow their primaries with delay, lose their links, and replace them.
 
 use super::{What, World};
 use crate::ledger::{text, token_of};
@@ -35,7 +35,7 @@ impl World<'_> {
         (0..self.nodes.len()).filter(|follower| self.primary_of(*follower) == Some(node)).collect()
     }
 
-    /// The log of `node` may have grown, or the node is back: who follows it goes on some time later.
+    /// The log of `node` may have grown, or the node is back: its replicas continue some time later.
     pub(super) fn plan_followers(&mut self, node: usize) {
         for follower in self.followers_of(node) {
             let log = &self.nodes[node].log;
@@ -98,7 +98,7 @@ impl World<'_> {
         }
     }
 
-    /// The link between `node`, if it is a replica, and its primary breaks.
+    /// Breaks the link between `node`, if it is a replica, and its primary.
     pub(super) fn break_link(&mut self, node: usize, lasts: Duration) {
         let until = self.now + lasts;
         if let Some(follower) = &mut self.nodes[node].follower {
@@ -108,7 +108,7 @@ impl World<'_> {
         }
     }
 
-    /// Whether `node` of a cluster has not heard that another has taken its place.
+    /// Whether `node` of a cluster does not know that another has replaced it.
     fn takes_itself_for_primary(&self, node: usize) -> bool {
         self.cluster.as_ref().is_some_and(|cluster| cluster.believes_to_be_primary(node))
     }

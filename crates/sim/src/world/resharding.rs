@@ -1,5 +1,4 @@
-//! A cluster in a world: slots move from node to node, replicas take the places of primaries, and the proxy hears of it
-//! later.
+//! A cluster in a world: slots move from node to node, replicas replace primaries, and the proxy learns of it later.
 
 use super::{What, World};
 use crate::cluster::{address, slot};
@@ -10,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
 
-/// The slowest way of a change to the proxy, once it wishes to know.
+/// The longest time until the proxy learns of a change after it wishes to know.
 pub(super) const MAP_DELAY_MAX: Duration = Duration::from_millis(400);
 /// The longest time between two keys of a slot that moves.
 const STEP_MAX: Duration = Duration::from_millis(30);
@@ -75,7 +74,7 @@ impl World<'_> {
         self.plan_in_up_to(STEP_MAX, What::MoveKey);
     }
 
-    /// Moves the next key; after the last one, its slot has another owner. False if it must wait.
+    /// Moves the next key; after the last one, its slot has another owner. Returns false if it must wait.
     pub(super) fn move_key(&mut self) -> bool {
         let Some(cluster) = &mut self.cluster else { return false };
         let Some(migration) = cluster.migration() else { return false };
@@ -127,7 +126,7 @@ impl World<'_> {
         true
     }
 
-    /// The primary of `shard` loses its connections, and says nothing on new ones; then its replica takes its place.
+    /// The primary of `shard` loses its connections, and is silent on new ones; then its replica replaces it.
     pub(super) fn hang(&mut self, shard: usize) {
         let Some(cluster) = self.cluster.as_ref().filter(|cluster| cluster.has_joined(shard)) else { return };
         let [primary, _] = cluster.nodes_of(shard);

@@ -33,7 +33,7 @@ const KNOWN_WITHIN: Duration = Duration::from_millis(1_500);
 const DENIED_WITHIN: Duration = Duration::from_millis(200);
 /// Time within which a node that declines writes is asked for its role, as long as there are writes.
 const WISHED_WITHIN: Duration = Duration::from_millis(1_500);
-/// A sentinel whose connections lead nowhere is doubted after 5 s of silence, and given up a second later.
+/// Time after which a sentinel on dead connections is given up: suspect after 5 s of silence, and dropped a second later.
 const DOUBTED_AFTER: Duration = Duration::from_secs(7);
 /// Time for which newer knowledge is kept while most sentinels report an older state.
 const OLDER_AFTER: Duration = Duration::from_secs(10);
@@ -41,25 +41,25 @@ const OLDER_AFTER: Duration = Duration::from_secs(10);
 const REPLACED_WITHIN: Duration = Duration::from_millis(2_500);
 /// Time after which a promoted heir is known, while the sentinel that chose it can be asked.
 const FOLLOWED_WITHIN: Duration = Duration::from_millis(1_000);
-/// As in production: so seldom that nothing is learnt by it in time.
+/// Interval of discovery as in production, too long to learn anything in time.
 const PERIOD: Duration = Duration::from_secs(10);
 
 /// The requirements on the discovery of primaries.
 pub(super) struct Patrol {
     /// By shard: the reign that agrees with the last discovered primary.
     reigns: Vec<usize>,
-    /// By shard and sentinel: since when this one could be asked and named the right primary, which could be asked too.
+    /// By shard and sentinel: time since which this one was reachable and named the right primary, which was reachable too.
     right_since: Vec<Vec<Instant>>,
     /// By sentinel: something is wrong with its connections until then.
     troubled_until: Vec<Instant>,
     /// By sentinel: others have reported, or may have, that it is down. Since then, a sentinel outside of the configuration may
     /// not be asked.
     was_missed: Vec<bool>,
-    /// By shard: since when an heir that is a primary can be known as one, and which.
+    /// By shard: a promoted heir, and the time since which it can be known as one.
     heir_since: Vec<Option<(usize, Instant)>>,
-    /// By node: whether it called itself a primary when the discovery asked it last, and when that was.
+    /// By node: whether it reported itself as a primary in reply to the last question of discovery, and the time of that.
     roles: Vec<Option<(bool, Instant)>>,
-    /// By shard: the primary that was discovered last, and since when it is that one.
+    /// By shard: the primary that was discovered last, and the time of that.
     known: Vec<(Option<usize>, Instant)>,
 }
 
@@ -172,7 +172,7 @@ impl World<'_> {
         }
     }
 
-    /// Sentinels make `heir` a primary. All that are connected to it are closed.
+    /// Sentinels make `heir` a primary. All its connections are closed.
     fn crown(&mut self, heir: usize) {
         if let Some(primary) = self.nodes[heir].follows {
             let is_near = !self.is_apart(heir, primary) && !self.nodes[primary].down;
@@ -219,7 +219,7 @@ impl World<'_> {
         }
     }
 
-    /// A failover was given up in its midst: `to` is the primary by right, if it still is one.
+    /// A failover was given up: `to` is the rightful primary, if it still is a primary.
     fn restore(&mut self, shard: usize, to: usize) {
         if self.nodes[to].follower.is_none() {
             self.pass_crown(to);
@@ -228,7 +228,7 @@ impl World<'_> {
         self.patrol.right_since[shard].fill(until);
     }
 
-    /// A sentinel tells `node` to follow `primary`. All that are connected to it are closed.
+    /// A sentinel tells `node` to follow `primary`. All its connections are closed.
     fn make_follow(&mut self, node: usize, primary: usize) {
         let shard = self.watch.as_ref().map_or(0, |watch| watch.shard_of(node));
         if self.watch.as_ref().is_some_and(|watch| watch.primary_of(shard) == node) {
@@ -267,7 +267,7 @@ impl World<'_> {
 
     // Faults.
 
-    /// The network is split: the primary of `shard` on one side with some sentinels, or some sentinels alone.
+    /// A partition: the primary of `shard` on one side with some sentinels, or some sentinels alone.
     pub(super) fn split(&mut self, shard: usize, lasts: Duration) {
         let Some(watch) = &mut self.watch else { return };
         if watch.is_split() {
@@ -306,7 +306,7 @@ impl World<'_> {
         }
     }
 
-    /// One sentinel alone is left with the primary of `shard`. The others die, once they can have replaced it.
+    /// One sentinel alone stays with the primary of `shard`. The others die, once they can have replaced it.
     pub(super) fn strand(&mut self, shard: usize, sentinel: usize) {
         let Some(watch) = self.watch.as_mut().filter(|watch| !watch.is_split()) else { return };
         watch.split(BTreeSet::from([Host::Node(watch.primary_of(shard)), Host::Sentinel(sentinel)]));
@@ -318,7 +318,7 @@ impl World<'_> {
         self.plan_at(self.now + STRANDED_FOR, What::Unite);
     }
 
-    /// A sentinel dies, for almost as long as another is left alone.
+    /// A sentinel dies, for almost as long as another stays alone.
     pub(super) fn fell(&mut self, sentinel: usize) {
         self.trouble_sentinel(sentinel, Trouble::Kill, STRANDED_FOR - 2 * REPLACED_WITHIN);
     }
@@ -361,7 +361,7 @@ impl World<'_> {
         }
     }
 
-    /// All names are given to sentinels anew: their epochs begin at 0.
+    /// All names are added to sentinels anew: their epochs begin at 0.
     pub(super) fn set_sentinels_up(&mut self) {
         if let Some(watch) = &mut self.watch {
             let deeds = watch.set_up_anew();
@@ -465,7 +465,7 @@ impl World<'_> {
         }
     }
 
-    /// The proxy knows the right primaries, where it could know for long enough.
+    /// Checks that the proxy knows the right primaries, where it had enough time to learn of them.
     pub(super) fn patrol(&mut self) {
         self.plan_at(self.now + LOOKS_EVERY, What::Patrol);
         let Some(watch) = &self.watch else { return };
@@ -508,7 +508,7 @@ impl World<'_> {
         (0..self.plan.shards).for_each(|shard| self.check_heir(shard));
     }
 
-    /// A replica that a sentinel has made a primary gets the requests, though the sentinel does not call it one yet.
+    /// Checks that a promoted replica gets the requests, even before the sentinel calls it a primary.
     fn check_heir(&mut self, shard: usize) {
         let Some(watch) = &self.watch else { return };
         let of =

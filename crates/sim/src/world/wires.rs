@@ -43,7 +43,7 @@ impl World<'_> {
         }
     }
 
-    /// A piece arrives at the proxy, or the end behind the last one.
+    /// A piece of bytes reaches the proxy, or the end behind the last one.
     pub(super) fn deliver_to_proxy(&mut self, conn: ConnId) {
         let Some(link) = self.links.get_mut(&conn) else { return };
         link.to_proxy.planned = false;
