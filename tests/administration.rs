@@ -62,7 +62,7 @@ fn client_list_sees_the_clients_of_all_workers() {
     let descriptors = values(&list, "fd");
     assert_eq!(descriptors.iter().collect::<BTreeSet<_>>().len(), 12, "each has a socket of its own: {list}");
     assert_eq!(values(&list, "cmd").iter().filter(|&&cmd| cmd == "client|setname").count(), 11);
-    // Each sees itself in CLIENT INFO, and the same line is in everybody's list.
+    // Each sees itself in CLIENT INFO, and the same line is in every client's list.
     for client in &mut clients {
         let own = text(client, "CLIENT INFO");
         assert_eq!(values(&own, "addr"), [addr_of(client)]);
@@ -101,7 +101,7 @@ fn clients_are_spread_evenly_over_workers() {
     assert_eq!(spread(&mut clients), [left, left, left]);
 }
 
-/// The worker that serves a client: ids are dealt out so that they tell it.
+/// The worker of a client: ids encode it.
 fn worker_of(client: &mut Client) -> usize {
     let reply = client.ask("CLIENT ID");
     let id: usize = reply.trim_start_matches(':').trim_end_matches("\\r\\n").parse().unwrap();
@@ -118,7 +118,7 @@ fn spread(clients: &mut [Client]) -> [usize; 3] {
     counts
 }
 
-/// Waits until `count` clients are left and the control thread knows it: a worker tells it before it answers others.
+/// Waits until `count` clients are left and the control thread knows it: a worker reports it before it answers others.
 fn wait_for_clients(client: &mut Client, count: usize) {
     poll_until("the others to be gone", || {
         (text(client, "CLIENT LIST").lines().count() == count).then_some(())
@@ -324,7 +324,7 @@ fn info_sums_over_nodes_and_workers() {
         let client = &mut clients[number % 6];
         assert_eq!(client.ask(&format!("SET key:{number} v EX 1000")), "+OK\\r\\n");
     }
-    // Redis finds out the mean time to live by and by.
+    // Redis learns the mean time to live gradually.
     let info = poll_until("the nodes to know how long their keys live", || {
         let info = text(&mut clients[0], "INFO");
         assert!(field(&info, "db0").starts_with("keys=60,expires=60,avg_ttl="), "{info}");
@@ -355,14 +355,14 @@ fn info_sums_over_nodes_and_workers() {
     assert_eq!(field(&info, "total_connections_received"), "0");
 }
 
-/// The fields of `info` in their order, without those of which there are any number.
+/// The fields of `info` in their order, without those of varying number.
 fn fields(info: &str) -> Vec<&str> {
     let names = info.lines().filter_map(|line| line.split_once(':')).map(|(name, _)| name);
     let many = ["cmdstat_", "errorstat_", "latency_percentiles_usec_", "db0"];
     names.filter(|name| !many.iter().any(|prefix| name.starts_with(prefix))).collect()
 }
 
-/// Whether two values of a field are of one kind: a number with as many decimals, or a text.
+/// Whether two values of a field have the same kind: numbers with as many decimals, or texts.
 fn are_alike(one: &str, other: &str) -> bool {
     let kind = |value: &str| match value.trim_end_matches('%').parse::<f64>() {
         Ok(_) => Some((value.split('.').nth(1).map_or(0, str::len), value.ends_with('%'))),

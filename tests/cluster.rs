@@ -1,4 +1,4 @@
-//! A real Redis Cluster behind the proxy: it is found by one seed, and stays found while nodes die, are replaced, come and go.
+//! A real Redis Cluster behind the proxy. It is found by one seed, and stays known while nodes die, are replaced, come and go.
 //!
 //! `SHARDIS_FAILOVERS=20` makes the test of failovers longer; its measurements are printed.
 
@@ -151,7 +151,7 @@ fn nodes_come_and_go_while_it_runs() {
     let key = (0..).map(|number| format!("k{number}")).find(|key| slot_of(&mut first, key) < 100);
     let key = key.expect("there is one").as_str().to_owned();
     serves(&mut client, &key);
-    // The first slots go to a node that is new, with the key.
+    // The first slots go to a new node, with the key.
     let directory = Directory::new();
     let config = format!("--cluster-config-file {}", directory.path("nodes.conf").display());
     let options: Vec<&str> =
@@ -207,7 +207,7 @@ fn nodes_come_and_go_while_it_runs() {
     poll_until("the key to be back", || (owner(nodes[0], &key) == primary).then_some(()));
 }
 
-/// A node of no cluster yet, at a port whose bus has a port too.
+/// A node without a cluster, at a port whose bus has a free port too.
 fn start_cluster_node(options: &[&str]) -> RedisServer {
     // The port of the bus may be taken.
     let started = (0..64).find_map(|_| RedisServer::try_start(free_port(), options));
@@ -237,7 +237,7 @@ fn a_node_of_another_cluster_is_refused_with_an_alarm() {
     let mut client = Client::connect(proxy.port);
     // Slot 3300: the first node's.
     serves(&mut client, "b");
-    // All of ours end, and one of theirs that has the same slots gets the address of the first.
+    // All of our nodes end, and a node of another cluster with the same slots gets the address of the first.
     our_nodes.iter().for_each(|&port| kill_node(port));
     kill_node(stranger);
     let directory = Directory::new();
@@ -346,7 +346,7 @@ fn a_primary_that_is_cut_off_is_replaced() {
     network.cut_off(0);
     let cut_at = Instant::now();
     let heir_is_primary = || network.cli(3, &["ROLE"]).starts_with("master").then_some(());
-    // The other shards go on meanwhile, and clients of the one that is gone do not give up.
+    // The other shards are served meanwhile, and clients of the lost one do not give up.
     let mut others = Client::connect(proxy.port);
     while heir_is_primary().is_none() {
         assert_eq!(others.ask("SET foo x"), "+OK\\r\\n");

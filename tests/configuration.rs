@@ -15,7 +15,7 @@ fn check(path: &str) -> Finished {
     run(command)
 }
 
-/// `shardis proxy` with the file at `path`, which is no good.
+/// `shardis proxy` with the invalid file at `path`.
 fn refused_start(path: &str, flags: &[&str]) -> Finished {
     run(shardis(&[&[format!("--config={path}").as_str()], flags].concat()))
 }
@@ -41,7 +41,7 @@ struct Both {
 }
 
 impl Both {
-    /// Two nodes are sharded over, the third gets bytes; a drain takes as long as it takes.
+    /// Two nodes have shards, the third gets bytes. The drain may take its time.
     fn start() -> Both {
         let nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
         let [a, b, c] = nodes.each_ref().map(|node| node.port);
@@ -95,7 +95,7 @@ fn sigterm_drains_both_modes_and_a_hang_up_ends_neither() {
     both.expect_log("reload skipped");
     assert_eq!((client.ask("PING"), passed.ask("PING")), ("+PONG\\r\\n".into(), "+PONG\\r\\n".into()));
     both.process.signal("TERM");
-    // Nothing of it is in flight: shardis closes it. Bytes may mean anything: that one may stay until it leaves.
+    // No request of it is in flight: shardis closes it. A client of mode tcp may stay until it leaves.
     client.expect_eof();
     assert!(Client::try_connect(both.redis).is_none() && Client::try_connect(both.tcp).is_none());
     assert_eq!(passed.ask("PING"), "+PONG\\r\\n");

@@ -1,4 +1,4 @@
-//! Keys land where redis-sharding and twemproxy put them, so that shardis can take their place without moving data.
+//! Keys live where redis-sharding and twemproxy put them, so that shardis can replace these without moving data.
 
 use crate::harness::processes::{Process, free_port, free_ports};
 use crate::harness::{Client, Proxy, RedisServer, World, poll_until, seed_for, shard_of, show};
@@ -52,7 +52,7 @@ fn the_tag_rule_decides_which_keys_share_a_shard() {
     ] {
         let proxy = Proxy::over(&nodes, &["--tag-rule", rule]);
         let mut client = Client::connect(proxy.port);
-        // Ten keys of one pattern: that all of them meet on one of four shards is no chance.
+        // Ten keys of one pattern: it is no chance that all of them meet on one of four shards.
         let mut union = |pattern: &str| {
             let keys: String =
                 (0..10).map(|n| format!(" {}", pattern.replace('*', &n.to_string()))).collect();
@@ -96,7 +96,7 @@ fn keys_land_where_twemproxy_puts_them() {
         let keys: Vec<Vec<u8>> =
             (0..if pool == 0 { 300 } else { 60 }).map(|_| random_key(&mut prng)).collect();
         assert_found(&mut theirs, &mut ours, &keys, &format!("{distribution} {hash}"));
-        // The same node, not a copy: what shardis deletes is gone from all of them.
+        // The same node, not a copy: a deletion by shardis is visible in all of them.
         for key in &keys {
             ours.command(&[b"DEL", key]);
         }
@@ -150,7 +150,7 @@ fn random_key(prng: &mut Prng) -> Vec<u8> {
     key
 }
 
-/// A real `nutcracker` with one pool for each distribution and hash, and a last one that says nothing of either.
+/// A real `nutcracker` with one pool for each distribution and hash, and a last one with the defaults.
 struct Twemproxy {
     ports: Vec<u16>,
     config: PathBuf,

@@ -5,7 +5,8 @@ use crate::harness::oracle::{Oracle, OracleClient};
 use crate::harness::{Client, World, server, show};
 use command::{Carry, Command, Local, Refusal, Transaction, Wait};
 
-/// Lines that a Redis refuses that is no cluster, while to cluster clients we are one: tested in `administration`.
+/// Requests that a Redis without a cluster refuses, while shardis acts as a cluster for cluster clients: tested in
+/// `administration`.
 const ABOUT_THE_SERVER: &[&str] = &["asking", "cluster", "readonly", "readwrite"];
 
 #[test]

@@ -63,7 +63,7 @@ fn proxies_that_are_each_others_nodes_do_not_loop() {
             Proxy::try_start(&[&format!("--port={port}"), "--workers=1", &nodes(other)]).ok()
         };
         let (Some(one), Some(other)) = (start(first, second), start(second, first)) else { continue };
-        // One of them refuses the other; which one, their starts decide.
+        // One of them refuses the other; their start times decide which one.
         let told = poll_until("one to find the other behind itself", || {
             let is_told = |proxy: &Proxy| proxy.output().contains("forwards to this one");
             (is_told(&one) || is_told(&other)).then(|| [&one, &other].map(Proxy::output).join("\n"))
@@ -114,7 +114,7 @@ fn a_node_that_wants_a_password_names_the_option() {
     expect_log(&proxy, &["node down", "NOAUTH", "--node-auth-file"]);
 }
 
-/// A file for /etc/hosts of one process, if such can be had here (a mount namespace needs root).
+/// A file for /etc/hosts of one process, if that is possible here (a mount namespace needs root).
 fn with_hosts(hosts: &str, command: &std::process::Command) -> Option<std::process::Command> {
     let path =
         std::env::temp_dir().join(format!("shardis-test-hosts-{}-{}", std::process::id(), hosts.len()));

@@ -233,7 +233,7 @@ fn memory_stays_bounded_under_large_values_of_all_shards() {
 /// A shard has this many keys in the test below, each of 110 bytes.
 const MANY_KEYS: usize = 300_000;
 
-/// Fills the node of each shard with keys that say where they are.
+/// Fills the node of each shard with keys that name their shard.
 fn fill(world: &World) {
     const SCRIPT: &[u8] = b"local rest = string.rep('k', 100) for i = 0, ARGV[2] - 1 do \
                             redis.call('SET', string.format('%s:%08d', ARGV[1], i) .. rest, '') end return 1";

@@ -85,7 +85,7 @@ fn long_rules_of_users_are_refused() {
     assert_bounded(&world, start);
 }
 
-/// Nodes have them all; shardis keeps as many as it may, to bring them to a node that has lost them.
+/// Nodes have them all; shardis keeps as many as its limit permits, for nodes that have lost them.
 #[test]
 fn libraries_of_functions_are_kept_within_their_limit() {
     let (world, start) = world();
@@ -116,7 +116,7 @@ fn memory_of_requests_with_many_keys_is_given_back() {
         for client in &mut clients {
             scope.spawn(|| {
                 client.send_if_open(&del);
-                // If memory is full, the client for which the most is held is closed instead.
+                // If memory is full, the client with the most memory is closed instead.
                 if let Ok(reply) = client.try_read_reply() {
                     assert_eq!(reply, b":0\r\n");
                 }

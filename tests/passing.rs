@@ -133,7 +133,7 @@ const CONVERSATIONS: &[&[&str]] = &[
 fn users_of_the_nodes_are_answered_as_by_one_redis() {
     let oracle = nodes(1, SETUSERS);
     let world = world(4, SETUSERS, &["--workers=2"]);
-    // Until a worker has heard from a node whether one must log in, it lets everybody say PING.
+    // Until a worker knows from a node whether a login is required, it lets every client send PING.
     poll_until("all workers to know", || {
         let mut clients: Vec<Client> = (0..4).map(|_| world.connect()).collect();
         clients.iter_mut().all(|client| client.ask("PING") == NO_AUTH).then_some(())
@@ -265,7 +265,7 @@ fn a_deleted_user_gets_an_error_and_may_return() {
     for key in [&a, &b] {
         poll_until("the node to say so", || (client.ask(&format!("GET {key}")) == WRONG).then_some(()));
     }
-    // The connection over which logins go was hers as well, and is made anew.
+    // The link for logins was hers as well, and is made anew.
     poll_until("logins to be asked again", || (client.ask("AUTH alice a") == WRONG).then_some(()));
     assert_eq!(world.connect().ask("AUTH bob b"), r"+OK\r\n", "others go on");
     for admin in &mut admins {
@@ -446,7 +446,7 @@ fn losing_a_channel_closes_only_its_subscribers() {
     for client in &mut alices {
         client.read_to_end();
     }
-    // The connection on which she had logged in is closed as well, perhaps with his AUTH on its way, which may be repeated then.
+    // The link of her login is closed as well, perhaps with his AUTH under way, which may be repeated then.
     let mut speaker = world.connect();
     poll_until("bob to be let in", || match speaker.ask("AUTH bob b").as_str() {
         r"+OK\r\n" => Some(()),

@@ -151,7 +151,7 @@ fn a_node_death_in_a_transaction_is_reported_by_part() {
     let reply = show(&client.read_reply());
     assert!(reply.starts_with(r"*2\r\n+OK\r\n-ERR node "), "{reply}");
     assert!(reply.contains("outcome unknown (shard "), "{reply}");
-    // The node is known to be down: nothing is sent to the other one.
+    // The node is known to be down: the other one gets nothing.
     crate::harness::poll_until("a refusal", || {
         for line in ["MULTI", &format!("SET {a} 2"), &format!("SET {b} 2")] {
             ask(&mut client, line);

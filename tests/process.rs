@@ -287,7 +287,7 @@ fn a_drain_under_load_fails_no_request_that_was_read() {
             let mut client = world.connect();
             std::thread::spawn(move || {
                 let mut acknowledged = 0;
-                // One request at a time: each is answered, or the connection ends before it is taken.
+                // One request at a time: each gets its reply, or the connection ends before it is read.
                 while let Ok(reply) = client.try_command(&[b"INCR", format!("load:{id}").as_bytes()]) {
                     acknowledged += 1;
                     assert_eq!(reply, format!(":{acknowledged}\r\n").as_bytes(), "client {id}");

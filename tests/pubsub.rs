@@ -1,4 +1,4 @@
-//! Publish and subscribe over real nodes, where Redis can be asked the same beside one.
+//! Publish and subscribe over real nodes, compared with a single Redis where it has the command.
 
 use crate::harness::client::Ended;
 use crate::harness::processes::Proxy;

@@ -25,7 +25,7 @@ impl Load {
     fn turn(&mut self) {
         self.turn += 1;
         let keys: Vec<usize> = (0..20).map(|step| (self.turn * 7 + step * 13) % KEYS).collect();
-        // Some in one go, some of them for the same slot.
+        // Some in one pipeline, some of them for the same slot.
         for key in &keys {
             self.client.send_command(&[b"INCR", format!("counter{key}").as_bytes()]);
         }

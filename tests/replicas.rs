@@ -61,7 +61,8 @@ impl World {
         });
     }
 
-    /// Waits until the replica of `shard` has `key`: replicas may be late, and another client's writes are not waited for.
+    /// Waits until the replica of `shard` has `key`: replicas may be late, and the proxy does not wait for other clients'
+    /// writes.
     fn wait_for_copy(&self, shard: usize, key: &str) {
         let mut replica = self.replicas[shard].connect();
         poll_until("the key at the replica", || {
@@ -304,7 +305,7 @@ fn write_and_read(port: u16, id: u64, done: &AtomicBool, rounds: &AtomicU64) {
                 assert_eq!(client.ask(&format!("GET {key}")), expected, "round {round}");
             }
         }
-        // One after the other in one piece: the first read is of the round's value, the second of the next.
+        // A pipeline: the first read returns the round's value, the second the next one's.
         let next = round + 1;
         let key = &keys[(round % 4) as usize];
         client.send(format!("GET {key}\r\nSET {key} {next}\r\nGET {key}\r\n").as_bytes());
@@ -368,7 +369,7 @@ fn replica_without_primary_is_skipped_and_logged_once() {
         let reply = reader.ask(&format!("GET {key}"));
         assert!(reply.starts_with("-TRYAGAIN shard ") && reply.contains(refused), "{reply}");
     }
-    // Not in the first second: then replicas may yet be connected to.
+    // After the first second: before, replicas may still be connecting.
     poll_until("the log to say so", || {
         reader.ask(&format!("GET {key}"));
         (said() > said_before).then_some(())
@@ -394,7 +395,7 @@ fn a_replica_that_lacks_too_much_is_passed_over() {
     for round in 0..200 {
         writer.command(&[b"SET", format!("large{round}").as_bytes(), large.as_bytes()]);
     }
-    // The lag is as of the last time when the primary was asked: let that be behind the writes. This asks it too.
+    // The known lag is that of the last question to the primary, which must be after the writes. This asks it too.
     let mut reader = world.connect();
     let asked = calls(&world.primaries[0], "info");
     let mut by_us = 1;
@@ -477,7 +478,7 @@ fn a_replica_that_does_not_answer_is_not_counted() {
     // Without end, unless another client ends it.
     let id = resp::reply::as_integer(&client.command(&[b"CLIENT", b"ID"])).expect("a number");
     client.send(b"WAIT 1 0\r\n");
-    // Which it is to leave is asked of one of the nodes on which it waits: those that answer have done so by then.
+    // The nodes that can answer have done so by then: the client waits at one node alone.
     let mut primaries: Vec<Client> = world.primaries.iter().map(RedisServer::connect).collect();
     let mut has_third_wait = |primary: usize, blocked: &str| {
         let mut info = |section: &[u8]| {
@@ -600,13 +601,13 @@ fn keys_of_a_dead_node_go_where_twemproxy_puts_them() {
         let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
         let proxy = Proxy::over_ports(&ports, &[&["--workers=1"], &flags[..]].concat());
         let (mut theirs, mut ours) = (Client::connect(port), Client::connect(proxy.port));
-        // Numbers in order would be near each other on the ring.
+        // Consecutive numbers would be near each other on the ring.
         let keys: Vec<String> = (0..KEYS).map(|_| format!("{:x}", prng.next_u64())).collect();
         let counted = calls(&nodes[1], "set");
         keys.iter().for_each(|key| drop(ours.ask(&format!("SET {key} t"))));
         let at_home = calls(&nodes[1], "set") - counted;
         nodes[1].kill();
-        // The first requests tell each of them that the node is dead.
+        // The first requests show each of them that the node is dead.
         for client in [&mut theirs, &mut ours] {
             let mut takes = |key: &String| client.ask(&format!("SET {key} u")) == "+OK\\r\\n";
             poll_until("all keys to be taken", || keys.iter().all(&mut takes).then_some(()));
@@ -655,7 +656,7 @@ fn replicas_of_a_cluster_are_read_from_and_take_over() {
         }
         replicas.iter().all(|&port| calls_at(port, "get") > 20).then_some(())
     });
-    // Until a primary fails and after another has taken over, everybody reads what he wrote.
+    // Until a primary fails, and after another has taken over, every client reads its own writes.
     for round in 1..=40 {
         for key in &keys {
             assert_eq!(writer.ask(&format!("SET {key} {round}")), "+OK\\r\\n");

@@ -1,10 +1,10 @@
-//! SCAN, KEYS, RANDOMKEY and DBSIZE over several nodes: every key exactly as if there were one.
+//! SCAN, KEYS, RANDOMKEY and DBSIZE over several nodes: every key exactly as with one node.
 
 use crate::harness::{Client, RedisServer, World, show};
 use resp::reply::{as_bulk, elements};
 use std::collections::BTreeSet;
 
-/// A whole iteration: all keys it returned, and how many calls it took.
+/// A whole iteration: all returned keys, and the number of calls.
 fn scan(client: &mut Client, options: &str) -> (Vec<String>, usize) {
     let (mut keys, mut cursor, mut calls) = (Vec::new(), "0".to_owned(), 0);
     loop {

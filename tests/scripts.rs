@@ -47,7 +47,7 @@ fn evaluated_script_runs_by_digest_on_another_shard() {
     let reply = one.command(&[b"EVAL", INCREMENT, b"1", keys[0].as_bytes(), b"5"]);
     assert_eq!(reply, b":5\r\n");
     let sha = sha_of(&mut world.nodes[0].connect(), INCREMENT);
-    // Nodes forget, the proxy does not: a request that is alone on its connection is repeated.
+    // Nodes forget, the proxy does not: a request that is alone on its link is repeated.
     world.nodes.iter().for_each(|node| assert_eq!(node.connect().ask("SCRIPT FLUSH"), r"+OK\r\n"));
     for key in &keys[1..] {
         assert_eq!(other.ask(&format!("EVALSHA {sha} 1 {key} 1")), r":1\r\n");

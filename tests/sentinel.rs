@@ -8,7 +8,8 @@ use crate::harness::{Client, PATIENCE, number_from_env, poll_for, poll_until, se
 use std::process::Command;
 use std::time::Instant;
 
-/// Two sets of a primary and its replica, and three sentinels. On a busy machine less than two seconds of silence would mean nothing.
+/// Two sets of a primary and its replica, and three sentinels. On a busy machine, less than two seconds of silence would mean
+/// nothing.
 const SETS: [&str; 3] = ["--sets=2", "--sentinel", "--failover-ms=2000"];
 
 fn proxy(sentinels: &str, names: &str, flags: &[&str]) -> Proxy {
@@ -44,7 +45,7 @@ fn primary(sentinel: u16, name: &str) -> u16 {
 fn the_order_of_names_decides_and_not_where_they_run() {
     let local = Local::start(&SETS);
     let (nodes, sentinels) = (local.ports("nodes"), local.addresses_of("sentinels"));
-    // As the plain nodes in the same order would be: the second set first.
+    // The order of plain nodes: the second set first.
     let there = proxy(&sentinels, "set-1,set-0", &[]);
     let mut client = Client::connect(there.port);
     serves_all(&mut client);
@@ -76,7 +77,7 @@ fn a_killed_primary_is_replaced_and_no_key_moves() {
         let old = primary(sentinels[0], "set-0");
         let heir = nodes[..2].iter().copied().find(|port| *port != old).expect("there are two");
         follows(heir);
-        // Sentinels look at replicas every ten seconds, and promote none of which they know nothing good.
+        // Sentinels look at replicas every ten seconds, and promote only those with a good report.
         let is_known = || {
             let replicas = Client::connect(sentinels[0]).ask("SENTINEL REPLICAS set-0");
             replicas.contains("master-link-status\\r\\n$2\\r\\nok").then_some(())
@@ -86,13 +87,13 @@ fn a_killed_primary_is_replaced_and_no_key_moves() {
         // Sentinels hear of it up to a second later.
         poll_until("a promotion", || is_primary(heir).then_some(()));
         let promoted_at = Instant::now();
-        // Whichever shard they are of: one of them is the one that failed over.
+        // Of either shard: one of them is the one that failed over.
         serves_all(&mut client);
         gaps.push(promoted_at.elapsed());
         // Sentinels would take up to twenty seconds to tell it its primary.
         revived.push(local.revive(old, &["--replicaof", "127.0.0.1", &heir.to_string()]));
         follows(old);
-        // Else the next round would ask one that has not heard of it.
+        // Otherwise the next round would ask one that does not know of it.
         poll_until("all sentinels to agree", || {
             sentinels.iter().all(|&sentinel| primary(sentinel, "set-0") == heir).then_some(())
         });

@@ -1,11 +1,11 @@
-//! Sessions on shared connections: two tenants in databases of their own, and RESP3 beside RESP2, each as of one Redis.
+//! Sessions on shared links: two tenants in databases of their own, and RESP3 beside RESP2, each as of one Redis.
 
 use crate::harness::oracle::Oracle;
 use crate::harness::{Client, RedisServer, World, poll_until, show};
 use resp::reply::{as_bulk, elements};
 
-/// Requests whose replies the proxy makes itself or puts together, and those that nodes make of each type. Both sides
-/// are filled alike before.
+/// Requests whose replies the proxy makes or merges, and requests whose replies nodes make, of each type. Both sides hold the
+/// same keys before.
 const LINES: &[&str] = &[
     "GET nosuch",
     "GET str",
@@ -202,7 +202,7 @@ fn every_family_of_commands_has_redis_replies_in_both_protocols() {
     }
 }
 
-/// The type of a reply, and those of its elements as far as it is one thing after the other.
+/// The type of a reply, and that of its first element.
 fn kind(reply: &[u8]) -> (char, Option<char>) {
     let first = |bytes: &[u8]| bytes.first().map(|&byte| char::from(byte));
     let element = elements(reply).and_then(|mut elements| first(elements.next()?));

@@ -25,7 +25,7 @@ impl Reader {
         self.client.send_command(&line.split_whitespace().map(str::as_bytes).collect::<Vec<_>>());
     }
 
-    /// Takes the reply. How many entries are in it, all of them in the order of their streams and behind those of before.
+    /// Takes the reply. Returns the number of its entries, all of them in the order of their streams and behind earlier ones.
     fn take(&mut self) -> usize {
         let reply = self.client.read_reply();
         let Some(streams) = elements(&reply) else {

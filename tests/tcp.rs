@@ -86,7 +86,7 @@ fn clients_are_spread_over_the_nodes_and_keep_theirs() {
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.ask(&format!("SET client:{number} 1")), "+OK\\r\\n");
     }
-    // By the least connections: half of them on each, and no key where its client is not.
+    // By the fewest connections: half of the clients on each node, and no key at the other node.
     assert!(nodes.iter().all(|node| node.connect().ask("DBSIZE") == ":4\\r\\n"));
     for (number, client) in clients.iter_mut().enumerate() {
         assert_eq!(client.ask(&format!("GET client:{number}")), "$1\\r\\n1\\r\\n");
@@ -219,7 +219,7 @@ fn a_slow_reader_stops_only_its_source() {
     let (slow, at_node) = (connect(proxy.port), node.accept());
     let mut source = at_node.try_clone().expect("a socket can be cloned");
     source.set_nonblocking(true).expect("a socket takes options");
-    // Until nothing is taken any more for a while: the buffers of both sockets and ours are full.
+    // Until no bytes are taken for a while: the buffers of both sockets and ours are full.
     let block = vec![7; 1 << 20];
     let (mut taken, mut refusals) = (0, 0);
     poll_until("a full way", || {

@@ -20,7 +20,7 @@ struct World {
 const ATTEMPTS: usize = 5;
 
 impl World {
-    /// Over two plain nodes; `flags` are given the directory and the authority.
+    /// Over two plain nodes; `flags` gets the directory and the authority.
     fn with_flags(flags: impl FnOnce(&Directory, &Authority) -> Vec<String>) -> World {
         let (directory, authority) = (Directory::new(), Authority::new());
         let nodes = vec![RedisServer::start(), RedisServer::start()];
@@ -215,7 +215,7 @@ fn a_half_closed_client_gets_all_replies_and_an_end() {
     (0..100).for_each(|n| client.send_command(&[b"SET", format!("k{n}").as_bytes(), b"v"]));
     client.finish_sending();
     (0..100).for_each(|_| assert_eq!(client.read_reply(), b"+OK\r\n"));
-    // An end without TLS's own goodbye would be an error here.
+    // An end without TLS's own closing message would be an error here.
     client.expect_eof();
 }
 

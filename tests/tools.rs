@@ -1,4 +1,4 @@
-//! The tools that everybody has: redis-cli, redis-benchmark, redis_exporter. To them shardis must be a Redis.
+//! Common tools: redis-cli, redis-benchmark, redis_exporter. To them shardis must look like a Redis.
 
 use crate::harness::processes::{Finished, Process, free_port, run};
 use crate::harness::{RedisServer, World, poll_until, show};

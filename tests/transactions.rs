@@ -202,13 +202,13 @@ fn ask_oracle(oracle: &mut OracleClient, line: &str) -> Vec<String> {
     replies.iter().map(|reply| show(reply)).collect()
 }
 
-/// Sends a line, in which quotes hold words together, and shows the reply.
+/// Sends a line, in which quotes hold words together, and returns the reply.
 pub(crate) fn ask(client: &mut Client, line: &str) -> String {
     let words = words(line);
     show(&client.command(&words.iter().map(Vec::as_slice).collect::<Vec<_>>()))
 }
 
-/// Lets two clients of each do what `scene` says, which is answered alike, and leaves no keys behind.
+/// Lets two clients of each side play `scene`, with equal replies, and removes all keys.
 pub(crate) fn play(scene: &[&str], mut oracle: [OracleClient; 2], mut shardis: [Client; 2]) {
     for line in scene {
         let (who, line) = line.split_once(' ').expect("a client and its request");
@@ -455,7 +455,7 @@ fn node_death_in_exec_or_wait_is_outcome_unknown() {
     world.nodes[0].kill();
     let unknown = format!("-ERR node connection lost, outcome unknown (shard {})\\r\\n", world.shard_name(0));
     assert_eq!(show(&waiter.read_reply()), unknown);
-    // Whether the proxy has seen yet that the connection that watched is lost is open.
+    // Whether the proxy knows of the lost link with the WATCH is open.
     let exec = holder.ask("EXEC");
     let expected = [r"*-1\r\n", &unknown].contains(&exec.as_str()) || exec.starts_with("-EXECABORT ");
     assert!(expected, "{exec}");

@@ -92,7 +92,7 @@ const GREETINGS: &[&[&str]] = &[
     ],
 ];
 
-/// Clients say this, one after the other on one connection, and both must answer alike: [`GREETINGS`], then `conversations`.
+/// Requests on one connection, one after the other, with equal replies from both: [`GREETINGS`], then `conversations`.
 pub(crate) fn expect_alike(oracle: &RedisServer, world: &World, conversations: &[&[&str]]) {
     for conversation in GREETINGS.iter().chain(conversations) {
         let (mut theirs, mut ours) = (oracle.connect(), world.connect());
@@ -265,7 +265,7 @@ fn comparable(reply: &[u8]) -> String {
     lines.collect::<Vec<_>>().join("\n")
 }
 
-/// All commands that are sent by themselves and all subcommands, but those that need no permission.
+/// All commands that are sent by themselves and all subcommands, except those that need no permission.
 fn lines() -> impl Iterator<Item = &'static Command> {
     let lines = command::numbered().map(|(_, command)| command);
     lines.filter(|command| {
@@ -367,7 +367,7 @@ fn users_are_read_again_while_clients_are_at_work() {
         assert!(rounds.iter().all(|&rounds| rounds >= 50), "{rounds:?}");
     });
     alice.expect_eof();
-    // A file with a mistake changes nothing, and says where it is.
+    // A file with a fault changes nothing, and the error has its position.
     file.write("user default on >master-key ~* &* +@all\nuser bob on >builder ~* +nosuch\n");
     let mut admin = world.connect();
     assert_eq!(admin.ask("AUTH master-key"), r"+OK\r\n");

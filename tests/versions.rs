@@ -1,5 +1,5 @@
-//! Commands that came after Redis 7.0, with nodes that have them and with nodes that do not: of which kind the nodes are,
-//! `SHARDIS_TEST_SERVER` says.
+//! Commands that came after Redis 7.0, with nodes that have them and with nodes that do not. `SHARDIS_TEST_SERVER` names the
+//! nodes' program.
 
 use crate::harness::World;
 use crate::harness::server::server;

@@ -1,4 +1,4 @@
-//! Tells the compiler from which commit it builds, for `--version`. Without git, or outside of a checkout, it tells nothing.
+//! Passes the commit of the checkout to the compiler, for `--version`. Without git, or outside of a checkout, it passes none.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ fn main() {
     {
         println!("cargo:rerun-if-changed={log}");
     }
-    // A package that lies in the checkout of something else is of no commit of that.
+    // A package that lies in another project's checkout does not have that one's commit.
     let is_ours = git(&["ls-files", "--error-unmatch", "build.rs"]).is_some();
     let commit = git(&["rev-parse", "--short=12", "HEAD"]).filter(|_| is_ours);
     let suffix = commit.map(|commit| format!(" ({commit})")).unwrap_or_default();

@@ -14,7 +14,7 @@ use std::process::Command;
 /// Nodes behind the proxy, where there are nodes.
 const NODES: usize = 4;
 
-/// Two tests per library and, behind them, single tests. A failure names the language, the library and the setup.
+/// Two tests per library, then single tests. A failure names the language, the library and the setup.
 macro_rules! tests {
     ($($language:ident {
         $($test:ident: $launcher:literal $library:literal,)*
@@ -103,7 +103,7 @@ enum Setup {
     Faults,
     /// Shards in the proxy's own memory.
     Store,
-    /// Four redis-servers that look like one: nothing is refused for being on several shards.
+    /// Four redis-servers that look like one: no command is refused because of several shards.
     Emulate,
 }
 
@@ -142,10 +142,10 @@ const WRITES: Expected = Expected { checks: verdict::FAULT_CHECKS, flags: &[] };
 const AS_ONE: Expected = Expected { checks: verdict::EMULATE_CHECKS, flags: &[] };
 /// The same of rueidis.
 const RUEIDIS: Expected = Expected { checks: verdict::RUEIDIS_CHECKS, flags: &[] };
-/// Of a job queue; its keys may have a hash tag in front.
+/// Writes of a job queue, whose keys may have a hash tag in front.
 const QUEUE: Expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
 
-/// Runs the program of `library`, and fails with all that it printed unless it ends well.
+/// Runs the program of `library`. A test fails with all its output unless it ends well.
 fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
     run_with(language, launcher, library, setup, &ALL);
 }
@@ -173,7 +173,7 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     );
 }
 
-/// The file that starts a program; `None` if the test is to be skipped, which it said.
+/// The file that starts a program; `None`, with a message, if the test must be skipped.
 fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
     let prepare = format!("`cargo xtask clients --only {language}` prepares and runs it");
     let Some(folder) = std::env::var_os("SHARDIS_CLIENTS") else {

@@ -1,4 +1,4 @@
-//! Whether a program's lines are those that a program prints for which all is well.
+//! The verdict on a program's lines: whether they are those of a program without failures.
 
 /// The checks of every program, in any order. A program may have more, but not fewer: a forgotten check must not pass.
 pub(super) const CHECKS: &[&str] = &[
@@ -36,7 +36,7 @@ pub(super) const EMULATE_CHECKS: &[&str] = &[
     "reconnect",
 ];
 
-/// The same for rueidis, whose users have it for its cache and its locks.
+/// The same for rueidis, whose users want its cache and its locks.
 pub(super) const RUEIDIS_CHECKS: &[&str] = &[
     "connect",
     "strings",
@@ -150,7 +150,7 @@ fn a_failed_a_missing_and_a_doubled_check_are_problems() {
     let expected =
         ["not ok strings: GET gives 1", "hashes was reported 0 times", "scan was reported 2 times"];
     assert_eq!(problems(CHECKS, &lines, Some(1)), expected);
-    // A program must not fail and say that it did not, nor the other way round.
+    // A program must not fail and report success, nor the reverse.
     assert_eq!(problems(CHECKS, &lines, Some(0)).last().expect("problems"), "its exit code is 0, not 1");
     assert_eq!(problems(CHECKS, &good_lines(), Some(1)), ["its exit code is 1, not 0"]);
 }

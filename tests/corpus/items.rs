@@ -73,7 +73,7 @@ pub(crate) const ITEMS: &[Item] = &[
         bytes: b"*1\r\n\0$4\r\nPING\r\n",
         expect: Refused(b"-ERR Protocol error: expected '$', got '\0'\r\n"),
     },
-    // Line ends that are none. Redis takes any byte for the LF, and does not look at the two behind a body.
+    // Invalid line ends. Redis takes any byte for the LF, and does not check the two behind a body.
     no_crlf(b"*1\rX$4\rYPING\r\n"),
     no_crlf(b"*1\r\n$4\rYPING\r\n"),
     no_crlf(b"*1\r\r$4\r\rPING\r\n"),
@@ -121,7 +121,7 @@ pub(crate) const ITEMS: &[Item] = &[
     as_redis(b"*-100\r\n"),
     as_redis(b"*-9223372036854775808\r\n"),
     as_redis(b"*0\r\n*0\r\n\r\n*-1\r\nPING\r\n"),
-    // Names that are none: the answer must not break the line it stands in.
+    // Invalid names: the reply must not break its line.
     as_redis(b"*1\r\n$0\r\n\r\n"),
     as_redis(b"*1\r\n$3\r\na\0b\r\n"),
     as_redis(b"*1\r\n$9\r\nx\r\n+OK\r\nz\r\n"),

@@ -1,4 +1,4 @@
-//! Input at the borders: lines without end, the most arguments, the error line that must arrive though more was sent.
+//! Input at the limits: endless lines, the most arguments, and the error line that must arrive though more bytes were sent.
 
 use crate::harness::client::{Client, request};
 use crate::harness::{World, kernel, poll_until};
@@ -18,7 +18,7 @@ fn a_line_may_be_64_kib_long_and_no_longer_however_it_is_cut() {
     }
     let bulk_header = format!("*1\r\n${}", "1".repeat(LINE_BYTES_MAX + 1));
     expect_refusal(&world, &[bulk_header.as_bytes()], "too big bulk count string");
-    // With its line end: Redis takes it or not, as the network has it. Here it is never taken.
+    // With its line end: Redis accepts it depending on the network. Here it is never accepted.
     let ended = format!("ECHO {}\r\n", "a".repeat(LINE_BYTES_MAX));
     expect_refusal(&world, &[ended.as_bytes()], "too big inline request");
     let (one, two) = ended.as_bytes().split_at(LINE_BYTES_MAX - 1);

@@ -1,4 +1,4 @@
-//! Odd input: framed as Redis frames it, or refused, at every place where the network may cut it.
+//! Odd input: framed as by Redis, or refused, wherever the network cuts it.
 //!
 //! A proxy that sees other request boundaries than the node behind it lets one client smuggle requests past it. One that counts
 //! replies wrongly gives one client's data to another. `items.rs` holds the inputs, this file sends them.
@@ -89,7 +89,7 @@ fn expected(item: &Item, oracle: &Place) -> Outcome {
 /// A server to send odd input to, which serves all its clients in one thread.
 struct Place {
     port: u16,
-    /// Asked between two pieces: once it has its answer, the piece before was read.
+    /// A request between two pieces: its reply shows that the piece before was read.
     bystander: RefCell<Client>,
     _processes: (Option<RedisServer>, Option<World>),
 }
@@ -124,11 +124,11 @@ impl Place {
         let replies = replies.escape_ascii().to_string();
         match ended {
             Ended::Marker => {
-                // Not closed in order, which would leave thousands of sockets in TIME_WAIT.
+                // The connection is reset: an orderly end would leave thousands of sockets in TIME_WAIT.
                 client.reset();
                 Outcome { replies, goes_on: true }
             }
-            // The marker may meet a socket that is closed already; what counts is that the replies came first.
+            // The marker may meet a closed socket; the replies must have come first.
             Ended::Closed | Ended::Reset => Outcome { replies, goes_on: false },
             Ended::Silent => panic!("neither a reply to the marker nor an end; before: {replies}"),
         }

@@ -1,4 +1,4 @@
-//! Commands that would stop, leave or take over a shared connection to a node: one line of refusal each.
+//! Commands that would stop, leave or take over a shared link: one line of refusal each.
 
 use crate::harness::client::{bulk, request};
 use crate::harness::{World, show};
@@ -45,7 +45,7 @@ fn dangerous_commands_are_refused_and_reach_no_node() {
         let seen = String::from_utf8_lossy(&replies).to_lowercase();
         for command in NEVER_FORWARDED {
             let name = command.split(' ').next().expect("a name").to_lowercase();
-            // The nodes' tables are asked on the proxy's own account; nothing else of these may show up.
+            // The proxy itself asks for the nodes' tables; no other of these commands may appear.
             if !matches!(name.as_str(), "client" | "config" | "cluster" | "acl") {
                 assert!(!seen.contains(&format!("cmdstat_{name}:")), "{command} reached a node:\n{seen}");
             }
@@ -62,7 +62,7 @@ fn dangerous_commands_are_refused_and_reach_no_node() {
 fn every_command_has_one_reply_and_the_next_has_its_own() {
     let world = World::with_shards(2);
     for command in NOT_ONE_REPLY_IN_REDIS {
-        // One connection each: some of these may one day be carried, and change the session.
+        // One connection each: some of these may be carried one day, and change the session.
         let mut client = world.connect();
         let marker = format!("marker behind {command}");
         let mut bytes = request(&command.split(' ').map(str::as_bytes).collect::<Vec<_>>());

@@ -3,7 +3,7 @@
 use super::table::Compare;
 use resp::reply::{as_integer, elements, is_null};
 
-/// Why `got` does not agree with `expected`, if it does not.
+/// The reason why `got` does not agree with `expected`, if it does not.
 pub(crate) fn disagreement(compare: Compare, expected: &[u8], got: &[u8]) -> Option<String> {
     if expected == got {
         return None;

@@ -6,7 +6,7 @@ use crate::harness::server::server;
 use command::Server;
 use stdx::Prng;
 
-/// Whether `server` has the command, if it is one at all.
+/// Whether `server` has the command; true for a name that is no command.
 fn is_in(server: Server, name: &str) -> bool {
     command::find(name.as_bytes()).is_none_or(|command| command.since.is_in(server))
 }
@@ -46,12 +46,12 @@ pub(crate) struct Draw {
 /// An argument on its way into a request.
 struct Arg {
     bytes: Vec<u8>,
-    /// Keys are never spoilt: a key of another shard would make another question of it.
+    /// Keys are never mutated: a key of another shard would make another request.
     is_key: bool,
     is_literal: bool,
 }
 
-/// Scripts, all readable in one look; the second column says in which places they may stand.
+/// Scripts, short enough to read; the second column has their places.
 pub(crate) const SCRIPTS: &[(&str, &str)] = &[
     ("return redis.call('get', KEYS[1])", "read"),
     ("return redis.call('type', KEYS[1])", "read"),
@@ -77,7 +77,7 @@ pub(crate) const SCRIPTS: &[(&str, &str)] = &[
 const TAGS: &[&str] = &["{a}", "{b}", "{c}", "{user:1000}", "{5}"];
 /// Ends of keys that are no tag by one rule or the other; each is a key of its own for single-key commands.
 const ODD_ENDS: &[&str] = &["", "", "", "{}", "}", "{", "{a}b", "{{a}}", "a}{b}", " \r\n", "\0", "é{x}"];
-/// Kinds of keys: a command is given one of its kind, mostly.
+/// Types of keys: a command mostly gets a key of its own type.
 const KINDS: &[&str] = &["str", "num", "bits", "hash", "list", "set", "zset", "stream", "hll", "geo"];
 /// Numbers and near-numbers at limits. There is no small positive number: as an expiry it would depend on time. There is no
 /// large one that a node would fill with zeros. There is no STORE, which would make a key of the next argument.
@@ -175,7 +175,7 @@ impl Draw {
     /// The next request, or the next few that belong together.
     pub(crate) fn next_requests(&mut self) -> Vec<Drawn> {
         let mut ticket = self.prng.below(self.weights_total);
-        // Taken out and put back, so that drawing can borrow all of `self`.
+        // The field is taken out and put back, so that drawing can borrow all of `self`.
         let lines = std::mem::take(&mut self.lines);
         let chosen = lines.iter().find(|(line, ..)| {
             let hit = ticket < line.weight;
@@ -254,7 +254,7 @@ impl Draw {
         }
     }
 
-    /// Appends a key of `kind`: few names, so that requests meet each other's traces.
+    /// Appends a key of `kind`: there are few names, so that requests meet each other's values.
     fn key(&mut self, kind: &str, args: &mut Vec<Arg>) {
         let end = match self.spread {
             Spread::SameTag => self.tag,
@@ -344,7 +344,7 @@ impl Draw {
             }
             "bound" => prng.pick(&["-inf", "+inf", "0", "2", "(2", "(1.5", "17", "(x", "3"]).to_string(),
             "lexbound" => prng.pick(&["-", "+", "[m1", "(m3", "[m5", "(1", "[", "x"]).to_string(),
-            // So spread that two of them never tie: then a few milliseconds between the two would decide.
+            // A spread so wide that two of them never tie: then a few milliseconds between the two would decide.
             "far" => (100_000 + prng.below(10_000_000)).to_string(),
             "farms" => (100_000_000 + prng.below(10_000_000_000)).to_string(),
             "farat" => (4_000_000_000 + prng.below(10_000_000)).to_string(),
@@ -381,11 +381,11 @@ impl Draw {
         SCRIPTS[self.last_script].0.as_bytes().to_vec()
     }
 
-    /// A name that is no command, at times a long or an ugly one.
+    /// An unknown command, at times with a long or odd name.
     fn unknown_name(&mut self) -> Vec<u8> {
         match self.prng.below(6) {
             0 => b"".to_vec(),
-            // Not `get\0`: by the luck of its hash, one Redis in some hundreds takes that for GET.
+            // `get\0` is excluded: by the chance of its hash, one Redis in some hundreds takes that for GET.
             1 => b"nosuch\0name".to_vec(),
             2 => b"a\r\n+OK\r\nb".to_vec(),
             3 => vec![b'n'; 100 + self.prng.below(200) as usize],

@@ -28,7 +28,7 @@ const REQUESTS_ACROSS_DEFAULT: u64 = 20_000;
 const REQUESTS_OF_SESSIONS: u64 = 100_000;
 /// Databases in that run.
 const DATABASES: u64 = 3;
-/// Distinct commands below which a normal run has not seen enough of the table.
+/// Distinct commands that a normal run must reach at least.
 const COMMANDS_MIN: usize = 150;
 /// Requests of one pipeline.
 const BATCH_MAX: u64 = 64;
@@ -102,7 +102,7 @@ fn every_data_command_of_redis_is_compared_or_excused() {
     assert!(missing.is_empty(), "neither in the table nor excused: {missing:?}");
 }
 
-/// The names of all commands that take keys, as a node tells them.
+/// The names of all commands with keys, as a node lists them.
 fn data_commands(node: &mut Client) -> Vec<String> {
     let reply = node.command(&[b"COMMAND"]);
     let commands = resp::reply::elements(&reply).expect("COMMAND answers an array");
@@ -133,9 +133,9 @@ struct Comparison {
     subject: Client,
     compared: u64,
     commands: BTreeSet<String>,
-    /// Whether a zero has a sign: sorted sets that went through the proxy have one zero only.
+    /// Whether a zero has a sign: sorted sets that the proxy has copied have only one zero.
     has_two_zeros: bool,
-    /// The client goes to another database or changes its protocol now and then.
+    /// The client changes its database or its protocol now and then.
     changes_sessions: bool,
     _oracle_node: RedisServer,
     _world: World,
@@ -250,7 +250,7 @@ impl Comparison {
         );
     }
 
-    /// A request as it goes over the wire: RESP, now and then an inline line, now and then nothing before it.
+    /// The bytes of a request: RESP, now and then an inline line, now and then an empty one before it.
     fn encode(&mut self, args: &[Vec<u8>]) -> Vec<u8> {
         const INLINE_BYTES_MAX: usize = 8 * 1024;
         let prng = &mut self.draw.prng;
@@ -277,7 +277,7 @@ impl Comparison {
         bytes
     }
 
-    /// Where the bytes of a pipeline are cut into writes: both ends and a few places between.
+    /// Positions at which the bytes of a pipeline are cut into writes: both ends and a few places between.
     fn cuts(&mut self, len: usize) -> Vec<usize> {
         let mut cuts: Vec<usize> =
             (0..self.draw.prng.below(6)).map(|_| self.draw.prng.below(len as u64) as usize).collect();
@@ -325,7 +325,7 @@ fn with_one_zero(reply: &[u8]) -> Vec<u8> {
     replaced(&once, b",-0\r\n", b",0\r\n")
 }
 
-/// `reply` with each number that has a point or an exponent written as short as it can be, in both protocols.
+/// `reply` with the shortest form of each number that has a point or an exponent, in both protocols.
 fn with_short_numbers(reply: &[u8]) -> Vec<u8> {
     let mut out: Vec<u8> = Vec::new();
     let mut header = None;
@@ -390,7 +390,7 @@ fn shas(node: &mut Client) -> Vec<Vec<u8>> {
         resp::reply::as_bulk(&reply).unwrap_or_default().to_vec()
     };
     let shas = SCRIPTS.iter().map(load).collect();
-    // Known to the oracle only, they would make a difference that the proxy has no part in.
+    // Known to the oracle only, they would cause a difference that is not the proxy's.
     node.ask("SCRIPT FLUSH");
     shas
 }

@@ -1,4 +1,4 @@
-//! Every command that is compared, as templates (see `template.rs`), with the way in which replies are compared.
+//! Every compared command, as templates (see `template.rs`), with the rule by which replies are compared.
 
 /// Rule by which two replies must agree. Errors must be equal byte for byte in any case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -15,7 +15,7 @@ pub(crate) enum Compare {
     PageOfPairs,
     /// Integers with at most this difference: clocks moved between the two.
     Near(i64),
-    /// The same type and the same number of elements: Redis drew by lot.
+    /// The same type and the same number of elements: Redis chose at random.
     Shape,
 }
 
@@ -114,7 +114,7 @@ pub(crate) const SINGLE_KEY: &[Line] = &[
     unordered("HKEYS hash"),
     unordered("HVALS hash"),
     shape("HRANDFIELD hash [ count [ WITHVALUES ] ]"),
-    // Any other cursor or COUNT would show a part, and which part is chance.
+    // Any other cursor or COUNT would return a random part.
     unspoilt("HSCAN hash 0 [ MATCH glob ] COUNT 1000000", Compare::PageOfPairs),
     // Redis 7.4 and later; the last from 7.4 on, others refuse it.
     exact("HEXPIRE hash far [ NX | XX | GT | LT ] FIELDS 1 field"),
@@ -372,7 +372,7 @@ pub(crate) const KEYLESS: &[Line] = &[
     exact("ECHO value"),
     line("DBSIZE", Compare::Exact, 40),
     line("KEYS glob", Compare::Unordered, 40),
-    // Which key is chance; that there is one is not. `scan.rs` checks that it exists.
+    // The key is random, its existence is not. `scan.rs` checks that it exists.
     shape("RANDOMKEY"),
     seldom("FLUSHALL [ ASYNC | SYNC ]"),
     seldom("FLUSHDB [ ASYNC | SYNC ]"),

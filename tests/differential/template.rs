@@ -52,7 +52,7 @@ impl Template {
     }
 }
 
-/// Parses up to a closing bracket, a `;` or the end, and says which it was.
+/// Parses up to a closing bracket, a `;` or the end, and returns which it was.
 fn parse_alternatives(
     words: &mut impl Iterator<Item = &'static str>,
 ) -> (Vec<Vec<Part>>, Option<&'static str>) {

@@ -18,7 +18,7 @@ fn world() -> (World, Client, Vec<u8>, Option<u64>) {
     (world, other, answer, before)
 }
 
-/// `greedy` has sent its requests and has read nothing: `other` is served, before and while it reads what `read` reads.
+/// `greedy` has sent its requests and has read nothing. `other` is served, before and while `greedy` reads by `read`.
 fn others_are_served(other: &mut Client, greedy: &mut Client, read: impl FnOnce(&mut Client) + Send) {
     let before = other.command(&[b"INCRBY", b"n", b"0"]);
     let before = resp::reply::as_integer(&before).expect("a number");

@@ -24,7 +24,7 @@ fn client_that_never_reads_does_not_affect_others() {
     stream.set_write_timeout(Some(Duration::from_secs(1))).expect("a socket takes options");
     let writer = std::thread::spawn(move || {
         let mut stream = stream;
-        // Until the proxy stops reading, closes, or has taken it all.
+        // Until the proxy stops reading, closes, or has taken all bytes.
         let _ = stream.write_all(line.repeat(ASKED / 2).as_bytes());
     });
     let started = Instant::now();

@@ -5,7 +5,7 @@ use crate::harness::{World, poll_until};
 /// Values that are renamed in one pipeline.
 const VALUES: usize = 60;
 
-/// Of each value: its old name on shard 0, its new one on shard 1.
+/// For each value: its old name on shard 0, its new one on shard 1.
 fn names(world: &World, round: usize) -> Vec<(String, String)> {
     let old = world.keys_on(0, &format!("old{round}-"));
     old.zip(world.keys_on(1, &format!("new{round}-"))).take(VALUES).collect()

@@ -1,4 +1,4 @@
-//! A disk that is full: for the log, and for the files that shardis writes.
+//! A full disk: for the log, and for the files that shardis writes.
 
 use crate::harness::processes::{Process, free_port, shardis};
 use crate::harness::{Client, RedisServer, poll_until, show};

@@ -44,7 +44,7 @@ pub(crate) fn flood(mut client: Client, key: &str, is_over: &AtomicBool) -> Floo
     flooded
 }
 
-/// All keys of the flood are `keys`, and all of them are of the first of two shards.
+/// All keys of the flood, which are all on the first of two shards.
 fn others_are_served_beside_a_flood_of(world: &World, keys: &[String]) {
     let mut other = world.connect();
     let (mine, pid) = (world.key_on(1, "mine"), world.proxy.pid());
@@ -74,7 +74,7 @@ fn others_are_served_beside_a_flood_of(world: &World, keys: &[String]) {
     }
 }
 
-/// The number that `key` has; counting it up by nothing says it as one.
+/// The number at `key`, read by an increment of nothing.
 fn count_of(client: &mut Client, key: &str) -> Vec<u8> {
     client.command(&[b"INCRBY", key.as_bytes(), b"0"])
 }

@@ -1,4 +1,4 @@
-//! No write is lost or doubled: `harness/ledger.rs` says how that is judged.
+//! No write is lost or doubled: `harness/ledger.rs` has the rules.
 
 use crate::harness::certificates::Directory;
 use crate::harness::ledger::Ledger;

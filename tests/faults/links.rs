@@ -82,7 +82,7 @@ fn a_black_hole_is_found_out_and_healthy_shards_serve_on() {
         poll_until("all nodes", || (client.ask(&format!("SET {key} before")) == "+OK\\r\\n").then_some(()));
     }
     let witness = Witness::start(proxy.port, keys[1..].to_vec());
-    // One waits for an element there, so that nothing is in flight which could be late.
+    // One waits for an element there, without a request in flight that could be late.
     let mut waiting = Client::connect(proxy.port);
     waiting.send_command(&[b"BLPOP", format!("list{{{}}}", keys[0]).as_bytes(), b"0"]);
     wait_for_blocked(&mut network.try_connect(0).expect("the node is there"), 1);
@@ -178,10 +178,10 @@ fn behind(weather: Weather, seed: u64, flags: &[&str]) -> (Vec<RedisServer>, Vec
     (nodes, relays, proxy)
 }
 
-/// The connection between proxy and node is gone, and neither knows.
+/// The link between proxy and node is dead, and neither side knows it.
 #[test]
 fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
-    // So that a busy machine is no reason for a request's time to be up.
+    // A generous timeout, so that a busy machine makes no request time out.
     let flags = ["--request-timeout-ms=5000", "--connect-timeout-ms=5000", "--workers=1"];
     let (_nodes, relays, proxy) = behind(Weather::FAIR, 0, &flags);
     let (mut reader, mut writer) = (Client::connect(proxy.port), Client::connect(proxy.port));
@@ -205,7 +205,7 @@ fn a_connection_that_was_forgotten_on_its_way_costs_no_read() {
         }
         eprintln!("round {round}: answered after {:?}", asked.elapsed());
         wait_for_another(&relays[0], accepted);
-        // All that follows goes over the new connection. Where that is younger than a second, nothing is asked again.
+        // All later requests use the new link. While that is younger than a second, nothing is retried.
         let proved = Instant::now() + Duration::from_millis(1200);
         poll_until("a connection that has proved itself", || {
             assert_eq!(reader.ask(&format!("INCR count{{{}}}", keys[0])).get(..1), Some(":"));
@@ -229,7 +229,7 @@ fn a_connection_that_ends_under_reads_costs_none_of_them() {
     let mut client = Client::connect(proxy.port);
     let (key, other) = (key_on(0, 2), key_on(1, 2));
     poll_until("the node", || (client.ask(&format!("SET {key} v")) == "+OK\\r\\n").then_some(()));
-    // Only a connection that has worked for a second is trusted to be made again at once.
+    // Only a link that has worked for a second is trusted to be made again at once.
     let proved = Instant::now() + Duration::from_millis(1200);
     poll_until("a connection that has proved itself", || {
         assert_eq!(client.ask(&format!("GET {key}")), "$1\\r\\nv\\r\\n");

@@ -14,7 +14,7 @@ struct Lie {
 }
 
 impl Lie {
-    /// `GET` of a key that begins with `evil` is answered by `evil`; of any other key, with the key itself.
+    /// `evil` answers `GET` of a key that begins with `evil`; any other key gets the key itself.
     fn about(evil: impl Fn(&[u8]) -> Answer + Send + Sync + 'static) -> Lie {
         let node = FakeNode::start(move |args| match args.get(1) {
             Some(key) if key.starts_with(b"evil") => evil(key),
@@ -148,7 +148,7 @@ fn a_greeting_at_connect_is_no_reply_to_a_client() {
         let mut refused = 0;
         poll_until("the shard to be refused a few times", || {
             let reply = client.command(&[b"GET", b"honest"]);
-            // The first may still have been on its way when the connection broke.
+            // The first may have been under way when the link broke.
             if reply.starts_with(b"-ERR ") {
                 assert_lost(&reply, &lie.shard());
             } else {
@@ -164,7 +164,7 @@ fn a_greeting_at_connect_is_no_reply_to_a_client() {
 
 #[test]
 fn a_connection_without_progress_is_given_up_after_the_timeout() {
-    // From the first evil request on, a connection says nothing at all, as a hung node does.
+    // From the first evil request on, a connection is silent, as with a hung node.
     let hung = Arc::new(AtomicBool::new(false));
     let is_hung = Arc::clone(&hung);
     let node = FakeNode::start(move |args| {

@@ -23,7 +23,7 @@ fn assert_not_sent(reply: &[u8], shard: &str) {
     assert!(reply.starts_with(start.as_bytes()), "expected {start:?} and a reason, got {}", show(reply));
 }
 
-/// `reply` must say that the connection to `shard` broke with the request under way.
+/// Checks that `reply` reports a broken link to `shard` with the request under way.
 #[track_caller]
 fn assert_lost(reply: &[u8], shard: &str) {
     let text = format!("-ERR node connection lost, outcome unknown (shard {shard})\r\n");
@@ -37,7 +37,7 @@ fn assert_timed_out(reply: &[u8], shard: &str, after_ms: u64) {
     assert_eq!(show(reply), show(text.as_bytes()));
 }
 
-/// `reply` must be one of the answers for a shard that is gone: not sent, or lost on the way.
+/// Checks that `reply` is one of the errors for a lost shard: not sent, or lost under way.
 #[track_caller]
 fn assert_unavailable(reply: &[u8], shard: &str) {
     if reply.starts_with(b"-TRYAGAIN ") {

@@ -78,7 +78,7 @@ fn nodes_that_are_down_at_the_start_are_no_reason_not_to_start() {
 
 #[test]
 fn frozen_node_costs_only_its_clients_one_timeout() {
-    // The time of one is up within the test, that of the other is not. With one worker each, all connections are there.
+    // One request times out within the test, the other does not. With one worker each, all links exist.
     let world = World::with_flags(4, &["--workers=1", "--request-timeout-ms=1000"]);
     let patience = ["--workers=1", "--request-timeout-ms=600000", "--connect-timeout-ms=600000"];
     let patient = Proxy::over(&world.nodes, &patience);
@@ -277,7 +277,7 @@ fn a_frozen_node_with_many_waiting_clients_leaks_nothing() {
     poll_until("the shard to answer again", || {
         (client.ask(&format!("GET {key}")) == "$-1\\r\\n").then_some(())
     });
-    // A few more or less for connections to nodes that are being made or closed.
+    // A small difference is for links that are being made or closed.
     let settled = || kernel::open_files(world.proxy.pid()) <= before.map(|count| count + 4);
     assert!(
         crate::harness::poll_for(PATIENCE, || settled().then_some(())).is_some(),

@@ -1,4 +1,4 @@
-//! The proxy's own bad days: frozen, short of descriptors, flooded with connections, given huge values.
+//! The proxy's own faults: frozen, short of descriptors, flooded with connections, with huge values.
 
 use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::client::{Client, ReadError, bulk, request};
@@ -64,7 +64,7 @@ fn descriptor_shortage_spares_connected_clients() {
     });
 }
 
-/// A proxy over `nodes` that may have so few descriptors, and its port.
+/// A proxy over `nodes` with this limit of descriptors, and its port.
 fn short_of_descriptors(nodes: &[RedisServer], descriptors: usize, flags: &[String]) -> (Process, u16) {
     let port = free_port();
     let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
@@ -92,14 +92,14 @@ fn half_open_handshakes_leave_descriptors_for_nodes() {
     let mut client = Client::connect(port);
     assert_eq!(client.ask("SET k v"), "+OK\\r\\n");
     let flood: Vec<Client> = (0..600).filter_map(|_| Client::try_connect(tls_port)).collect();
-    // The node's connections are gone, and there must be descriptors for others.
+    // The node's links are gone, and there must be descriptors for others.
     let node_port = node.port;
     node.kill();
     drop(node);
     node = RedisServer::start_on(node_port);
     poll_until("the node to be used again", || {
         let reply = client.ask("GET k");
-        // Half-open handshakes end after 10 seconds: that the node is used then would show nothing.
+        // Half-open handshakes end after 10 seconds: use of the node then would show nothing.
         assert!(!reply.contains("too many open files"), "{reply}");
         (reply == "$-1\\r\\n").then_some(())
     });
@@ -121,7 +121,7 @@ fn lost_shard_returns_under_descriptor_shortage() {
     let ask = format!("GET {}", keys[2]);
     let mut first = Client::connect(port);
     assert_eq!(first.ask(&ask), "$-1\\r\\n");
-    // Each waits at both of the other nodes, with a connection of its own to each.
+    // Each waits at both of the other nodes, with a held link to each.
     let wait = format!("XREAD BLOCK 0 STREAMS {} {} $ $\r\n", keys[0], keys[1]);
     let mut waiting: Vec<Client> = (0..60).filter_map(|_| Client::try_connect(port)).collect();
     for client in &mut waiting {
@@ -194,7 +194,7 @@ fn a_huge_value_passes_both_ways() {
     for _ in 0..2 {
         assert!(client.command(&[b"GET", b"huge"]) == bulk(&value), "the value came back changed");
     }
-    // The allocator gives it back some milliseconds later, while something goes on.
+    // The allocator returns it some milliseconds later, while requests arrive.
     poll_until("the memory of the values to be given back", || {
         assert_eq!(client.ask("GET nosuch"), r"$-1\r\n");
         kernel::resident_bytes(world.proxy.pid()).is_none_or(|bytes| bytes < 3 * LEN as u64).then_some(())
@@ -233,7 +233,7 @@ fn unread_log_blocks_nothing_and_reports_dropped_lines() {
     let mut proxy = command.spawn().expect("shardis can be started");
     drop(command);
     let first = poll_until("the proxy to listen", || Client::try_connect(port));
-    // Each is a line of the log, which together are more than a pipe takes, and then more than may wait.
+    // Each causes a line of the log. Together they exceed a pipe, and then the queue.
     const LINES: usize = 4000;
     for _ in 0..LINES {
         let mut client = Client::connect(port);

@@ -1,5 +1,5 @@
-//! Many clients come back at once, and so do the nodes. How fast all is served again is printed, never judged; how
-//! many connections the nodes see is.
+//! Many clients come back at once, and so do the nodes. The time until all are served is printed, never judged; the number of
+//! links at the nodes is judged.
 
 use crate::harness::processes::Proxy;
 use crate::harness::{Client, RedisServer, number_from_env, poll_until, show};
@@ -9,7 +9,7 @@ const PROXIES: usize = 3;
 const WORKERS: usize = 2;
 const NODES: usize = 2;
 
-/// Some of the clients of one proxy: all of them send, then all are answered.
+/// Some clients of one proxy: all of them send, then all get replies.
 pub(crate) struct Crowd {
     port: u16,
     clients: Vec<Client>,

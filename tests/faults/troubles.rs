@@ -59,7 +59,7 @@ fn a_node_that_loads_is_not_used_before_it_has_all() {
     // Each key takes 20 ms to load, and the node looks at its sockets meanwhile: long enough for several attempts.
     let slow = ["--key-load-delay", "20000", "--loading-process-events-interval-bytes", "1024"];
     let options = [&options[..], &slow].concat();
-    // This returns when the node has said PONG, past the proxy, which is asked all the time.
+    // This returns when the node has answered PING, past the proxy, which gets requests all the time.
     let starting = std::thread::spawn({
         let options: Vec<String> = options.iter().map(|&option| option.to_owned()).collect();
         move || {
@@ -96,7 +96,7 @@ fn a_script_that_does_not_end_is_its_shards_matter_alone() {
         assert_eq!(client.ask(&format!("SET {key} v")), "+OK\\r\\n");
     }
     let mut admin = world.nodes[0].connect();
-    // After that a node answers others while a script runs, with BUSY.
+    // After that time a node answers others while a script runs, with BUSY.
     assert_eq!(admin.ask("CONFIG SET busy-reply-threshold 100"), "+OK\\r\\n");
     let mut endless = world.connect();
     endless.send_command(&[b"EVAL", b"while true do end", b"1", keys[0].as_bytes()]);

@@ -11,7 +11,7 @@ pub(crate) struct Acceptor {
 }
 
 impl Acceptor {
-    /// From now on `take` is given each connection that comes; the next one waits until it returns.
+    /// From now on `take` gets each new connection; the next one waits until it returns.
     pub(crate) fn start(take: impl Fn(TcpStream) + Send + 'static) -> Acceptor {
         let listener = TcpListener::bind(("127.0.0.1", 0)).expect("the loopback has a free port");
         let port = listener.local_addr().expect("a bound socket has an address").port();

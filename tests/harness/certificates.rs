@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(crate) struct Directory(PathBuf);
 
 impl Directory {
-    /// A fresh one. Its path is short: it has to fit into the address of a unix socket.
+    /// A fresh folder. Its path is short: it has to fit into the address of a unix socket.
     pub(crate) fn new() -> Directory {
         static COUNT: AtomicU64 = AtomicU64::new(0);
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
@@ -60,7 +60,7 @@ impl Authority {
     pub(crate) fn new() -> Authority {
         let mut params = CertificateParams::new(Vec::new()).expect("no name is fine");
         params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-        // Not what certificates are called without a name: to OpenSSL they would be their own authorities.
+        // A name of its own: without one, OpenSSL would take certificates for their own authorities.
         params.distinguished_name.push(DnType::CommonName, "authority of a test");
         let key = KeyPair::generate().expect("a key");
         let certificate = params.self_signed(&key).expect("signed").pem();
@@ -94,7 +94,7 @@ impl<'a> Dialect<'a> {
         Dialect { authority, identity: None, name: "127.0.0.1", versions: rustls::ALL_VERSIONS }
     }
 
-    /// Connects to `port`, says `first` below TLS, and shakes hands; the reason if that fails.
+    /// Connects to `port`, sends `first` below TLS, and shakes hands; the reason if that fails.
     pub(crate) fn connect_behind(&self, port: u16, first: &[u8]) -> std::io::Result<Client> {
         let Wire::Tcp(mut stream) = poll_until("a connection", || Client::try_connect(port)).into_wire()
         else {

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// One connection to a proxy or a node.
 pub(crate) struct Client {
     wire: Wire,
-    /// Bytes that came and belong to no reply that was read.
+    /// Bytes behind the last reply.
     unread: Vec<u8>,
     scanner: Scanner,
 }
@@ -69,7 +69,7 @@ impl Client {
         self.wire.tcp()
     }
 
-    /// Writes all of `bytes`; the other side must be there to take them.
+    /// Writes all of `bytes`; the other side must take them.
     #[track_caller]
     pub(crate) fn send(&mut self, bytes: &[u8]) {
         self.wire.write_all(bytes).expect("the other side takes what we send");
@@ -83,7 +83,7 @@ impl Client {
     /// Waits until the other side has read all sent bytes (or is gone), so that the next bytes arrive apart from them.
     pub(crate) fn wait_until_read(&self) {
         let (Ok(local), Ok(peer)) = (self.stream().local_addr(), self.stream().peer_addr()) else { return };
-        // Bounded: that a server leaves bytes unread is not this wait's business to find out.
+        // Bounded: a server that leaves bytes unread is not this function's concern.
         poll_for(Duration::from_secs(2), || {
             (kernel::unread_bytes(peer.port(), local.port()) == 0).then_some(())
         });
@@ -130,7 +130,7 @@ impl Client {
         self.read_reply()
     }
 
-    /// Sends a request written as words, and gives the reply as text with escapes: `+OK\r\n`.
+    /// Sends a request of words, and returns the reply as text with escapes: `+OK\r\n`.
     #[track_caller]
     pub(crate) fn ask(&mut self, words: &str) -> String {
         let args: Vec<&[u8]> = words.split_whitespace().map(str::as_bytes).collect();
@@ -143,7 +143,7 @@ impl Client {
         self.try_read_reply()
     }
 
-    /// The other side must close in order, with nothing more to say.
+    /// Checks that the other side closes in order, without further bytes.
     #[track_caller]
     pub(crate) fn expect_eof(&mut self) {
         match self.try_read_reply() {
@@ -153,7 +153,7 @@ impl Client {
         }
     }
 
-    /// Everything that comes until the connection ends, replies or not, and how it ended.
+    /// All bytes until the connection ends, and how it ended.
     pub(crate) fn read_to_end(&mut self) -> (Vec<u8>, ReadError) {
         loop {
             match self.read_some() {
@@ -164,7 +164,7 @@ impl Client {
         }
     }
 
-    /// Everything that comes up to and without `marker`, or up to the connection's end.
+    /// All bytes before `marker`, or up to the connection's end.
     pub(crate) fn read_until(&mut self, marker: &[u8]) -> (Vec<u8>, Ended) {
         loop {
             if let Some(at) = self.unread.windows(marker.len()).position(|window| window == marker) {

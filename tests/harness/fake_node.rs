@@ -1,4 +1,4 @@
-//! A node that is none: it answers as a script says, breaks off in mid-reply, greets with an error, or talks unasked.
+//! A scripted node: it answers as a script says, stops in mid-reply, greets with an error, or sends unasked bytes.
 
 use super::acceptor::Acceptor;
 use super::poll_until;
@@ -38,8 +38,8 @@ struct Shared {
 }
 
 impl FakeNode {
-    /// Listens on a free port. `script` is asked for every request that is not housekeeping (PING without argument,
-    /// HELLO, CLIENT, SELECT, COMMAND, which are answered as a node would).
+    /// Listens on a free port. `script` answers every request that is not housekeeping. Those are PING without argument, HELLO,
+    /// CLIENT, SELECT and COMMAND, which get a node's replies.
     pub(crate) fn start(script: impl Fn(&[Vec<u8>]) -> Answer + Send + Sync + 'static) -> FakeNode {
         let shared = Arc::new(Shared {
             script: Box::new(script),
@@ -60,7 +60,7 @@ impl FakeNode {
         *self.shared.greeting.lock().expect("no lock holder panics") = greeting.map(<[u8]>::to_vec);
     }
 
-    /// Sends `bytes` unasked on every open connection, and gives their number.
+    /// Sends `bytes` unasked on every open connection, and returns their number.
     pub(crate) fn inject(&self, bytes: &[u8]) -> usize {
         let mut open = self.shared.open.lock().expect("no lock holder panics");
         // The other side may be closing just now; then there is no reader to mislead.

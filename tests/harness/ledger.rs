@@ -1,4 +1,4 @@
-//! The ledger: every write is noted with the answer that its client got, and looked up in the nodes afterwards.
+//! The ledger: it records every write with its client's reply, and compares with the nodes afterwards.
 //!
 //! An acknowledged write must be there exactly once. A write that was not sent must be absent. A write of unknown outcome may
 //! be there once.
@@ -49,7 +49,7 @@ pub(crate) struct Writes {
 }
 
 impl Writes {
-    /// A test that breaks something must have been noticed, and most writes must have gone through.
+    /// A test with faults must have caused errors, and most writes must have succeeded.
     #[track_caller]
     pub(crate) fn assert_some_failed(self) {
         eprintln!("{self:?}");
@@ -81,13 +81,13 @@ impl Ledger {
         wait_for("failed writes", &self.shared.faults, faults);
     }
 
-    /// Ends the clients and compares their notes with the lists in the nodes.
+    /// Ends the clients and compares their records with the lists in the nodes.
     #[track_caller]
     pub(crate) fn finish(self, world: &World) -> Writes {
         self.shared.stop.store(true, Ordering::SeqCst);
         let notes = self.threads.into_iter().flat_map(|thread| thread.join().unwrap());
         let notes: Vec<Note> = notes.collect();
-        // A node executes the rest of its socket, if a connection broke, before it answers this.
+        // After a link broke, a node runs the rest of its socket before it answers this.
         let stored = stored(world);
         let mut writes = Writes::default();
         for note in &notes {
@@ -137,7 +137,7 @@ fn stored(world: &World) -> HashMap<(String, String), usize> {
     counts
 }
 
-/// One client: pipelines of RPUSH to all lists, noted one by one.
+/// One client: pipelines of RPUSH to all lists, recorded one by one.
 fn write(port: u16, id: usize, keys: &[String], shared: &Shared) -> Vec<Note> {
     let mut client = Client::connect(port);
     let mut notes = Vec::new();

@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// Each step of a start may take it as long as two minutes; all of them never do.
+/// Each step of a start may take as long as two minutes; all of them together never do.
 const READY_MAX: Duration = Duration::from_secs(300);
 
 /// A `shardis local` that is ready.
@@ -102,7 +102,7 @@ pub(crate) fn pid_of(process: &Value) -> u32 {
 }
 
 impl Local {
-    /// Starts a node that has ended once more, as it was but for `options`.
+    /// Starts a node again that has ended, with further `options`.
     pub(crate) fn revive(&self, port: u16, options: &[&str]) -> Process {
         let index = self.ports("nodes").iter().position(|other| *other == port).expect("it was started here");
         let mut command = Command::new(server::program());

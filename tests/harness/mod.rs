@@ -21,8 +21,8 @@ pub(crate) use processes::{Proxy, RedisServer};
 
 use std::time::{Duration, Instant};
 
-/// The longest that anything here may take before a test calls it hung. Generous: two cores shared with others, and a
-/// frozen machine is no bug of the proxy. Nothing that goes well waits for it.
+/// The longest time of anything here before a test counts as hung. It is generous: two cores are shared, and a frozen machine
+/// is no bug of the proxy. Successful steps never wait for it.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Some nodes and one proxy over them.
@@ -84,13 +84,13 @@ pub(crate) fn shard_of(key: &[u8], shards: usize) -> usize {
     crc32fast::hash(hashed) as usize % shards
 }
 
-/// Asks `probe` again and again until it answers, at most for [`PATIENCE`]; `what` names the thing waited for.
+/// Calls `probe` again and again until it returns a value, at most for [`PATIENCE`]; `what` names that value.
 #[track_caller]
 pub(crate) fn poll_until<T>(what: &str, probe: impl FnMut() -> Option<T>) -> T {
     poll_for(PATIENCE, probe).unwrap_or_else(|| panic!("waited {PATIENCE:?} for: {what}"))
 }
 
-/// Asks `probe` again and again until it answers or `patience` is over.
+/// Calls `probe` again and again until it returns a value or `patience` is over.
 pub(crate) fn poll_for<T>(patience: Duration, mut probe: impl FnMut() -> Option<T>) -> Option<T> {
     let deadline = Instant::now() + patience;
     loop {
@@ -125,7 +125,7 @@ pub(crate) fn number_from_env(name: &str, default: u64) -> u64 {
         .map_or(default, |text| text.parse().unwrap_or_else(|_| panic!("{name} is no number: {text}")))
 }
 
-/// `bytes` as a person can read them: escaped, and cut in the middle when long.
+/// `bytes` in readable form: escaped, and cut in the middle when long.
 pub(crate) fn show(bytes: &[u8]) -> String {
     const SHOWN_MAX: usize = 400;
     if bytes.len() <= SHOWN_MAX {

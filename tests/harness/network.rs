@@ -20,7 +20,7 @@ impl Network {
     /// `size` namespaces, if that can be had; else says so.
     pub(crate) fn new(size: usize) -> Option<Network> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
-        // Others may be at work on this machine: in this process, and in others.
+        // Other tests may run on this machine: in this process, and in others.
         let (count, pid) = (COUNT.fetch_add(1, Ordering::Relaxed), std::process::id());
         let name = format!("s{}x{count}", pid % 1_000_000);
         let subnet = format!("10.{}.{}", 128 + pid % 100, (pid / 100 + count) % 250);
@@ -130,7 +130,7 @@ impl Network {
         counts.map(|count| count.and_then(|count| count.parse::<u64>().ok()).expect("a number")).sum()
     }
 
-    /// From now on no more than this passes, in each direction. False, said aloud, where that cannot be had.
+    /// Limits the bandwidth in each direction from now on. Returns false, with a message, where that is impossible.
     pub(crate) fn narrow(&self, number: usize, rate: &str) -> bool {
         let shape = |command: &mut Command, device: &str| {
             // Packets that wait for more than a second and a half are lost.

@@ -41,13 +41,13 @@ impl RedisServer {
         panic!("{program} did not start on any of five free ports");
     }
 
-    /// Starts a node on `port`, which must be free: how a node comes back.
+    /// Starts a node on `port`, which must be free: a node that comes back.
     pub(crate) fn start_on(port: u16) -> RedisServer {
         RedisServer::try_start(port, &[])
             .unwrap_or_else(|| panic!("redis-server did not start on port {port}"))
     }
 
-    /// Starts a node on `port`; `None` if it ends at once, most likely since a port that it should take is in use.
+    /// Starts a node on `port`; `None` if it ends at once, most likely because one of its ports is in use.
     pub(crate) fn try_start(port: u16, options: &[&str]) -> Option<RedisServer> {
         RedisServer::try_start_program(server::program(), port, options)
     }
@@ -84,7 +84,7 @@ impl RedisServer {
         self.process.kill();
     }
 
-    /// SIGSTOP: the kernel goes on accepting connections and bytes, the node does nothing.
+    /// SIGSTOP: the kernel still accepts connections and bytes, the node does nothing.
     pub(crate) fn freeze(&self) {
         self.process.freeze();
     }
@@ -149,7 +149,7 @@ impl Proxy {
         self.process.signal(signal);
     }
 
-    /// SIGSTOP: the kernel goes on accepting connections and bytes, the proxy does nothing.
+    /// SIGSTOP: the kernel still accepts connections and bytes, the proxy does nothing.
     pub(crate) fn freeze(&self) {
         self.process.freeze();
     }
@@ -269,8 +269,8 @@ impl Process {
         assert!(status.success(), "{script} failed");
     }
 
-    /// SIGSTOP, and waits until each thread has stopped. On a busy machine the others go on for a while, until the one that
-    /// the kernel gives the signal to gets a core.
+    /// SIGSTOP, and waits until each thread has stopped. On a busy machine the other threads run for a while, until the one
+    /// with the signal gets a core.
     pub(crate) fn freeze(&self) {
         self.signal("STOP");
         poll_until("all threads to stop", || kernel::is_stopped(self.pid()).then_some(()));
@@ -311,7 +311,7 @@ fn collect(stream: impl Read + Send + 'static, output: &Arc<Mutex<String>>) {
     });
 }
 
-/// Runs `command` to its end and gives its exit code, stdout and stderr. Ends it when it takes too long.
+/// Runs `command` to its end and returns its exit code, stdout and stderr. Ends it when it takes too long.
 #[track_caller]
 pub(crate) fn run(mut command: Command) -> Finished {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());

@@ -114,7 +114,7 @@ impl Shared {
     /// Joins a connection of the proxy with one to the node.
     fn join(self: &Arc<Shared>, outer: TcpStream) {
         let number = self.accepted.fetch_add(1, Ordering::SeqCst);
-        // A node that is not there: the proxy sees the end of its connection.
+        // A missing node: the proxy sees the end of its connection.
         let Ok(inner) = TcpStream::connect(("127.0.0.1", self.node)) else { return };
         let (Ok(from_outer), Ok(from_inner)) = (outer.try_clone(), inner.try_clone()) else { return };
         for stream in [&outer, &inner] {
@@ -158,7 +158,7 @@ struct Line {
 }
 
 impl Line {
-    /// When a piece of `len` bytes arrives that is sent now.
+    /// Time at which a piece of `len` bytes arrives that is sent now.
     fn arrival(&mut self, len: usize) -> Instant {
         let Weather { delay, jitter, stalls_one_in, stall, bytes_per_s } = self.weather;
         let takes = Duration::from_nanos(len as u64 * 1_000_000_000 / bytes_per_s);
@@ -169,7 +169,7 @@ impl Line {
         self.last_at
     }
 
-    /// Carries bytes until either side ends, and tells `note` how many have come.
+    /// Carries bytes until either side ends, and reports their number to `note`.
     fn carry(mut self, mut from: TcpStream, to: usize, link: &Arc<Link>, note: impl Fn(usize)) {
         // A piece is under way while the next is read.
         let (sender, receiver) = mpsc::channel::<(Instant, Vec<u8>)>();

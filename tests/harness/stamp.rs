@@ -1,4 +1,4 @@
-//! The stamp test: every value says whose it is, so that a reply that went to the wrong request gives itself away.
+//! The stamp test: every value names its owner, so that a misdirected reply is noticed.
 
 use super::client::{Client, bulk, request};
 use super::fault::Fault;

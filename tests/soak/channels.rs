@@ -1,4 +1,4 @@
-//! Numbered messages: a subscriber gets those of its own channel, each once at most, and in order. Faults may lose some.
+//! Numbered messages: a subscriber gets those of its own channel, each at most once, and in order. Faults may lose some.
 
 use crate::harness::fault::Fault;
 use crate::harness::{Client, show};

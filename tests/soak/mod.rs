@@ -1,4 +1,4 @@
-//! A soak: rows of `matrix.md` are picked by seed and happen to one long-lived proxy, while clients check each answer.
+//! A soak: a seed picks rows of `matrix.md` for one long-lived proxy, while clients check each reply.
 //!
 //! ```text
 //!     Scene (nodes, proxy)  ─►  round: load starts ─► a row happens ─► all is served again ─► load is judged

@@ -1,4 +1,4 @@
-//! Transactions that count up two keys of one shard: in each of them both have the same value, or nothing was done.
+//! Transactions that count up two keys of one shard: both keys always have the same value.
 
 use crate::harness::fault::Fault;
 use crate::harness::{Client, show};

@@ -110,7 +110,7 @@ fn flood_a_key(scene: &mut Scene, load: &Load, _: &mut Prng) {
     });
 }
 
-/// Sets its flag when it is dropped, also if a wait fails: else the scope would wait for threads that run on.
+/// Sets its flag when it is dropped, even if a wait fails: otherwise the scope would wait for threads that run on.
 struct EndsWith<'a>(&'a AtomicBool);
 
 impl Drop for EndsWith<'_> {
@@ -217,8 +217,8 @@ fn close_halves(scene: &mut Scene, _: &Load, _: &mut Prng) {
     }
 }
 
-/// A primary of a cluster is killed, or asked to change places with its replica. Both lose writes of which only the primary
-/// knew, as Redis does: values are stamped, and no ledger is kept.
+/// A primary of a cluster is killed, or told to change places with its replica. Both lose writes that only the primary had, as
+/// in Redis: values are stamped, and there is no ledger.
 fn fail_over(scene: &mut Scene, _: &Load, prng: &mut Prng) {
     let cluster = scene.cluster();
     cluster.failovers += 1;
@@ -242,8 +242,8 @@ fn fail_over(scene: &mut Scene, _: &Load, prng: &mut Prng) {
     clients.finish();
 }
 
-/// `shardis local` ends, and takes the folders of all nodes along, when no node is left that it has started itself. So one of them is
-/// never killed.
+/// `shardis local` ends, and removes the folders of all nodes, when none of its own nodes is left. So one of them is never
+/// killed.
 fn spared(cluster: &Cluster) -> u16 {
     cluster.local.ports("nodes")[0]
 }
@@ -262,7 +262,7 @@ fn replace_killed_primary(cluster: &mut Cluster, primary: u16, replica: u16) {
     follows(primary);
 }
 
-/// Sets one key on each shard to `value`; gives the keys.
+/// Sets one key on each shard to `value`; returns the keys.
 fn set_on_each(world: &World, prefix: &str, value: &[u8]) -> Vec<String> {
     let mut client = world.connect();
     let keys = world.key_on_each(prefix);

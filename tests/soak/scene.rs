@@ -105,7 +105,7 @@ impl Scene {
         }
     }
 
-    /// Nothing in the log speaks of a fault of shardis itself.
+    /// Checks that the log names no fault of shardis itself.
     pub(super) fn assert_log_is_sane(&mut self) {
         assert!(self.world.proxy.ended().is_none(), "the proxy has ended");
         let log = self.world.proxy.output();

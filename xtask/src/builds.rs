@@ -36,7 +36,7 @@ pub(crate) fn tests() -> Result<Built> {
 /// Builds the benchmark `name` of `package`, optimised as releases are.
 pub(crate) fn benchmark(package: &str, name: &str) -> Result<PathBuf> {
     let mut build = cargo(["bench", "--no-run", "--package", package, "--bench", name]);
-    // Where a function begins is in the table of symbols. Nobody reads the rest.
+    // The position of a function is in the table of symbols. The rest is not read.
     let built = Built::by(build.env("CARGO_PROFILE_BENCH_DEBUG", "false"))?;
     let found = built.executables.into_iter().find(|built| built.name == name);
     Ok(found.with_context(|| format!("cargo built no benchmark {name}"))?.path)

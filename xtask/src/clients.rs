@@ -168,7 +168,7 @@ impl Start {
     fn write(&self, location: &Path) -> Result<()> {
         let words: Vec<String> = self.words.iter().map(|word| quoted(word)).collect();
         let path = location.join(&self.launcher);
-        // With exec the program has the script's process id: who ends the one ends the other.
+        // With exec the program has the script's process id: to end one ends the other.
         std::fs::write(&path, format!("#!/bin/sh\nexec {} \"$@\"\n", words.join(" ")))?;
         Ok(std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o755))?)
     }
@@ -239,7 +239,7 @@ fn prepare_venv(folder: &Folder, release: &str) -> Result<Start> {
     Ok(Start { launcher, words })
 }
 
-/// Everything that is built of a folder depends on everything in it.
+/// All built files of a folder depend on all its sources.
 fn any_file(_: &Path) -> bool {
     true
 }

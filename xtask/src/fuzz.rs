@@ -38,7 +38,7 @@ pub(crate) struct Options {
     pub(crate) seconds: u32,
 }
 
-/// Runs every target; the first finding ends it, with the input that repeats it.
+/// Runs every target. The first finding ends it, with the input that repeats it.
 pub(crate) fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::CXX])?;
     let built = Built::by(&mut build()?)?;

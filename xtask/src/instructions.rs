@@ -1,8 +1,8 @@
 //! `cargo xtask instructions`: the instructions of each part of a request, compared with `bench/instructions.txt`.
 //!
-//! valgrind runs each part that `crates/proxy/benches/instructions` names. The same binary gives the same counts, on a busy
-//! machine too; another compiler or another kind of processor gives others, which are not compared. No library does it:
-//! gungraun and its runner cost three minutes of processor time where nothing was built yet.
+//! valgrind runs each part that `crates/proxy/benches/instructions` names. The same binary gives the same counts, even on a
+//! busy machine. Another compiler or another kind of processor gives others, which are not compared. No library does it:
+//! gungraun and its runner cost three minutes of processor time without earlier builds.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;

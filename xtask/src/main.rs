@@ -7,9 +7,9 @@
 //!
 //! Begin with `Task` below, `test::step::Step`, a step of the tests, and `tidy`, whose modules each hold one rule.
 //!
-//! **Must not know** how the product works inside: it builds and starts programs. Nothing here is shipped, and nothing that is
-//! shipped depends on it. It relaxes the lints of the root's `clippy.toml`, since chores measure real time, start processes and
-//! connect to them.
+//! **Must not know** how the product works inside: it builds and starts programs. Nothing here is shipped, and no shipped code
+//! depends on it. It relaxes the lints of the root's `clippy.toml`, since chores measure real time, start processes and connect
+//! to them.
 
 #![allow(
     clippy::disallowed_methods,

@@ -36,12 +36,12 @@ impl Report {
         self.steps.push(step);
     }
 
-    /// Has `line` printed below the table: a step passed without a part of its work.
+    /// Adds `line` below the table: a step passed without a part of its work.
     pub(crate) fn note(&mut self, line: String) {
         self.notes.push(line);
     }
 
-    /// Has the error of a failed step printed below the notes: the end of a long log then says what failed.
+    /// Adds the error of a failed step below the notes, so that the end of a long log has it.
     pub(crate) fn error(&mut self, step: &str, error: &str) {
         self.errors.push(format!("{step}: {error}"));
     }

@@ -1,4 +1,4 @@
-//! `cargo xtask sim`: the simulator with the arguments that it is given.
+//! `cargo xtask sim`: the simulator with the given arguments.
 
 use anyhow::Result;
 use programs::process::{self, cargo};

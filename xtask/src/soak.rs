@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: faults of `tests/matrix.md`, picked by seed, against an optimised shardis, for as long as one likes.
+//! `cargo xtask soak`: faults of `tests/matrix.md`, picked by seed, against an optimised shardis, for any time.
 //!
 //! The code is `tests/soak`. It prints a line at the start, for each minute and at the end; a violation ends it.
 

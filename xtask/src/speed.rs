@@ -11,7 +11,7 @@ const NUMBERS: u64 = 40_000_000;
 /// Time of the threads on the machine for which limits are written: two quiet cores of 2.5 GHz.
 const USUAL: Duration = Duration::from_millis(250);
 
-/// `limit`, and as much longer as this machine is slower than usual. A faster machine changes nothing.
+/// `limit`, longer by the factor to which this machine is slower than usual. A faster machine changes nothing.
 pub(crate) fn stretched(limit: Duration) -> Duration {
     static SLOWNESS: OnceLock<f64> = OnceLock::new();
     let slowness = *SLOWNESS.get_or_init(|| {

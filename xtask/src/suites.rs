@@ -60,7 +60,7 @@ pub(crate) struct Options {
     all: bool,
 }
 
-/// A suite as it is called on the command line and in `tests/suites`.
+/// A suite by its name on the command line and in `tests/suites`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum Name {
     Tcl,
@@ -82,11 +82,11 @@ struct Suite {
     needs: &'static [Need],
     /// A program that is not installed for it: without it the suite is skipped.
     tool: &'static [&'static str],
-    /// The port that the proxy must have, if the suite has one written in. If it is taken, the suite is skipped.
+    /// The port of the proxy, if the suite has a fixed one. If it is taken, the suite is skipped.
     port: Option<u16>,
     /// Setups of shardis in `cargo xtask test`; none if the suite is too slow for that.
     quick: &'static [Setup],
-    /// Fetches and builds it, and says what to run. The flag asks for the quick tests alone.
+    /// Fetches and builds it, and returns its parts. The flag asks for the quick tests alone.
     parts: fn(bool) -> Result<Vec<Part>>,
 }
 
@@ -129,7 +129,7 @@ impl Setup {
     }
 }
 
-/// A suite that is run, and how shardis is set up for it. Those of one suite stand side by side.
+/// A suite with a setup of shardis. Those of one suite stand side by side.
 #[derive(Clone, Copy)]
 struct Chosen {
     suite: &'static Suite,
@@ -188,7 +188,7 @@ impl Outcome {
         Outcome { name, verdict }
     }
 
-    /// All of `file` (or of a suite that is one) that did not come to be run.
+    /// All tests of `file` (or of a suite that is one) that did not run.
     fn rest_of(file: Option<&str>, why: &str) -> Outcome {
         let file = file.map_or(String::new(), |file| format!("{file}: "));
         Outcome::new(file + REST, Verdict::failed(why))
@@ -222,7 +222,7 @@ impl Verdict {
 
 /// Runs the suites and compares their results with the lists. Returns a line for each suite that cannot run here.
 ///
-/// No test gets a second try, which would hide faults that show rarely. A test that fails at times is listed, with the cause.
+/// No test gets a second try, which would hide rare faults. A test that fails at times is listed, with the cause.
 pub(crate) fn run(options: &Options) -> Result<Vec<String>> {
     run_against(&binary()?, options)
 }
@@ -248,7 +248,7 @@ fn run_against(binary: &Path, options: &Options) -> Result<Vec<String>> {
     Ok(skipped)
 }
 
-/// The text of the error: a log may show its end alone.
+/// The text of the error is printed too: a log may show only its end.
 fn complaint(differences: &[String]) -> String {
     /// A suite that does not run at all differs in hundreds of lines.
     const LINES_MAX: usize = 20;
@@ -438,7 +438,7 @@ fn tell_apart(mut outcomes: Vec<Outcome>) -> Vec<Outcome> {
     outcomes
 }
 
-/// Prints what failed where nothing is expected. It is no surprise.
+/// Prints failures of a suite without expectations. They are no surprise.
 fn show(outcomes: &[Outcome]) -> Vec<String> {
     for outcome in outcomes {
         if let Verdict::Failed(message) = &outcome.verdict {
@@ -460,7 +460,7 @@ fn expected_of(chosen: Chosen) -> Result<Expected> {
     Expected::parse(&text).context(list)
 }
 
-/// Compares `outcomes` with the list of `chosen`, or writes that; gives the differences, which are printed.
+/// Compares `outcomes` with the list of `chosen`, or writes that. Returns the differences, which are printed.
 fn judge(chosen: Chosen, outcomes: &[Outcome], bless: bool) -> Result<Vec<String>> {
     let list = list_of(chosen);
     let expected = expected_of(chosen)?;

@@ -1,4 +1,4 @@
-//! `cargo xtask test`: everything that must hold before a commit, on a machine that has nothing but Rust.
+//! `cargo xtask test`: everything that must hold before a commit, on a machine with nothing but Rust.
 //!
 //! ```text
 //!     needs ─► fmt ─► tidy ─┬─► clippy ─► doc ─► build ─► tests ─► valkey ─► sim   shown while it runs

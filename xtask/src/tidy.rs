@@ -1,8 +1,7 @@
 //! `cargo xtask tidy`: rules of the project that no compiler checks. Each check is a module that takes the files and gives
 //! findings; this one runs them all.
 //!
-//! Formatting, lints and types are cargo's business. That the generated pages are fresh is checked by tests beside
-//! the code that generates them.
+//! Formatting, lints and types are cargo's business. Tests beside the generators check that the generated pages are up to date.
 
 mod circles;
 mod dependencies;
@@ -102,7 +101,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     Ok(())
 }
 
-/// All Rust files, and a finding for each that is none.
+/// All Rust files, and a finding for each that does not parse.
 fn parse(tree: &Tree) -> (Vec<Source<'_>>, Vec<Finding>) {
     let (mut sources, mut findings) = (Vec::new(), Vec::new());
     for (path, text) in tree.with_extension("rs") {

@@ -13,16 +13,16 @@ use programs::process::{self, command, target_dir};
 use crate::apt::{Apt, debian_sources};
 use crate::builds;
 
-/// By this variable the tests learn what to start as nodes.
+/// The variable that tells the tests which program to start as nodes.
 const SERVER: &str = "SHARDIS_TEST_SERVER";
-/// Requests that are drawn in each random test: enough to meet each command, in some seconds. A run with Redis draws more.
+/// Requests of each random test: enough to meet each command, in some seconds. A run with Redis draws more.
 const REQUESTS: &str = "20000";
 /// The tests of whole processes that are run.
 const MODULES: [&str; 3] = ["differential::", "every_command::", "versions::"];
 /// The first has the program that is started; it is a link to a program of the second.
 const PACKAGES: [&str; 2] = ["valkey-server", "valkey-tools"];
 
-/// Runs the tests. Says why, if there is no such server.
+/// Runs the tests. Returns the reason if there is no such server.
 pub(crate) fn run() -> Result<Option<String>> {
     let server = match find() {
         Ok(server) => server,
@@ -77,7 +77,7 @@ fn fetch(folder: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `sources`, and behind them the backports of each release that is named there. Releases with a dash are parts of others.
+/// `sources`, and behind them the backports of each release in them. Releases with a dash are parts of others.
 fn with_backports(sources: &str) -> String {
     let backports = sources.lines().filter_map(|line| {
         let (head, component) = line.rsplit_once(' ')?;

@@ -1,4 +1,4 @@
-//! Where users and passwords come from: options and files. Files are read at the start, and again on SIGHUP and ACL LOAD.
+//! Sources of users and passwords: options and files. Files are read at the start, and again on SIGHUP and ACL LOAD.
 
 use proxy::Credentials;
 use std::fmt;
@@ -60,7 +60,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// The users as they are now. The error names file and line, and no password.
+    /// The present users. The error names file and line, and no password.
     pub(crate) fn users(&self) -> Result<Users, String> {
         match self {
             Source::Nothing => Ok(Users::default()),
@@ -83,7 +83,7 @@ impl Source {
         }
     }
 
-    /// Writes `users` to the ACL file, which is replaced whole, or stays as it was.
+    /// Writes `users` to the ACL file, which is replaced whole, or stays unchanged.
     pub(crate) fn save(&self, users: &Users) -> Result<(), String> {
         let Source::AclFile(path) = self else { return Err("there is no ACL file".to_owned()) };
         replace(path, &users.to_file()).map_err(|error| format!("{}: {error}", path.display()))
@@ -96,7 +96,7 @@ impl Source {
             .then_some("the ACL file lets every client do everything without a password, as user default")
     }
 
-    /// The registry of a process, with the users as they are now.
+    /// The registry of a process with the present users.
     pub(crate) fn registry(&self) -> Result<Registry, String> {
         let mut secret = [0; 32];
         let random = File::open("/dev/urandom");

@@ -35,7 +35,7 @@ impl Allocator {
         Allocator { held_bytes_most: 0, looked_at: now, rounds_left: 0 }
     }
 
-    /// Notes the end of a turn; the worker holds `held_bytes` then.
+    /// Records the end of a turn; the worker holds `held_bytes` then.
     pub(crate) fn note_turn(&mut self, held_bytes: usize, now: Instant) {
         if self.is_due(held_bytes, now) {
             (0..ALLOCATIONS).for_each(|_| drop(black_box(Vec::<u8>::with_capacity(ALLOCATION_BYTES))));

@@ -280,7 +280,7 @@ pub(crate) fn check(path: &Path) -> ExitCode {
     }
 }
 
-/// The flags that `words` of a command line say, by their ids.
+/// The flags in `words` of a command line, by their ids.
 fn said(words: &[OsString]) -> Vec<String> {
     let command = ProxyArgs::command().no_binary_name(true).ignore_errors(true);
     let ids: Vec<String> = command.get_arguments().map(|flag| flag.get_id().to_string()).collect();

@@ -53,7 +53,7 @@ pub(crate) trait Plan {
 pub(crate) trait Service {
     /// Takes over a client, which came by its listener `listener`.
     fn give(&mut self, newcomer: Newcomer, listener: usize);
-    /// Does periodic work: the log, control jobs of workers. Called ten times a second at least.
+    /// Does periodic work: the log, control jobs of workers. Called ten times a second or more.
     fn turn(&mut self);
     /// Reads files again. False if there are none.
     fn reload(&mut self) -> bool;
@@ -82,7 +82,7 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
-    // A signal may come as soon as it is said that we listen.
+    // A signal may come as soon as the log says that shardis listens.
     let mut control = Control::new(doors)?;
     say(&format!("shardis {} {}", VERSION, serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
@@ -119,9 +119,9 @@ struct Control {
     signals: UnixStream,
     /// Receives SIGHUP: files are read again then.
     hangups: UnixStream,
-    /// Where signals show that end a process which does not expect them, and mean nothing here.
+    /// Receives signals that would end a process without a handler, and that mean nothing here.
     unused: UnixStream,
-    /// Accepting is tried again then: there was no descriptor left, or there may be more clients than had their turn.
+    /// Time of the next attempt to accept: no descriptor was left, or clients beyond one turn may wait.
     accept_at: Option<Instant>,
     /// Time of the last log line about a pause.
     paused_told_at: Option<Instant>,
@@ -193,7 +193,7 @@ impl Control {
         self.accept_at = None;
         for index in 0..self.doors.len() {
             if !self.accept_at_door(index) {
-                // There may be more, and the listener will not say so again.
+                // More clients may wait, and the listener will not report them again.
                 self.accept_at.get_or_insert_with(Instant::now);
             }
         }
@@ -257,7 +257,7 @@ impl Control {
     }
 }
 
-/// Whether something came on a stream of signals since the last call.
+/// Whether a signal arrived on a stream since the last call.
 fn has_bytes(stream: &mut UnixStream) -> bool {
     let mut bytes = [0; 16];
     matches!(stream.read(&mut bytes), Ok(count) if count > 0)

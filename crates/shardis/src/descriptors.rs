@@ -21,7 +21,7 @@ pub(crate) struct ClientsMax {
     pub sockets_each: u64,
     /// Connections to nodes that clients share.
     pub nodes: usize,
-    /// More that single clients have for a while, as far as that leaves clients most of all descriptors.
+    /// Further descriptors of single clients, as far as most of all stay for clients.
     pub own: usize,
 }
 
@@ -30,12 +30,12 @@ pub(crate) struct ClientsMax {
 pub(crate) struct Granted {
     /// Clients.
     pub clients_max: usize,
-    /// Descriptors from this number on are kept for connections to nodes that clients share. The kernel gives the lowest number
-    /// that is free, so that a number says how many are in use.
+    /// Descriptors from this number on are kept for links that clients share. The kernel gives the lowest free number, so that
+    /// a number says how many are in use.
     pub kept_from: u64,
 }
 
-/// Raises the limit of descriptors as far as it goes and returns what fits under it, for each service.
+/// Raises the limit of descriptors as far as possible and returns the clients of each service that fit under it.
 pub(crate) fn granted(services: &[ClientsMax]) -> Vec<Granted> {
     let (fit, limit) = fit(services);
     let maximum = getrlimit(Resource::Nofile).maximum;
@@ -76,8 +76,8 @@ fn reserved(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
     RESERVED_DESCRIPTORS + own(services, maximum) + nodes(services)
 }
 
-/// Of these, those that only connections to nodes get that clients share: one for each, and some for files that are read again. But
-/// single clients keep half of theirs.
+/// Descriptors that only shared links may use: one for each link, and some for files that are read again. Single clients keep
+/// half of theirs.
 fn kept(services: &[ClientsMax], maximum: Option<u64>) -> u64 {
     (nodes(services) + FILES).min(own(services, maximum) / 2)
 }

@@ -14,9 +14,9 @@ use stdx::{Id, Instant};
 
 /// Time for which an address may be silent while there is another: RFC 8305's Connection Attempt Delay.
 const ATTEMPT_DELAY: Duration = Duration::from_millis(250);
-/// Addresses of a name that are tried. More are not looked at.
+/// The most addresses of a name that are tried.
 pub(crate) const ADDRESSES_MAX: usize = 16;
-/// Names whose best address is remembered; with more, all are forgotten.
+/// The most names whose best address is remembered; with more, all are forgotten.
 const NAMES_MAX: usize = 4096;
 
 /// The next step of a connection whose attempt has failed.
@@ -60,7 +60,7 @@ impl<T: Clone> Dials<T> {
         Dials { dials: HashMap::new(), time: timeout - timeout / 16, first: HashMap::new() }
     }
 
-    /// Connection `conn` is to go to `target` at `host`, which has `addrs`: the first to try. At least one is there.
+    /// Begins connection `conn` to `target` at `host`, which has `addrs`, one at least. Returns the first to try.
     pub(crate) fn begin(
         &mut self,
         conn: Id,
@@ -106,7 +106,7 @@ impl<T: Clone> Dials<T> {
         Some((conn, self.note_failed(conn, "no connection in time", now)?))
     }
 
-    /// Nobody wants `conn` any more. The next attempt begins with another address than this one did.
+    /// The caller gave `conn` up. The next attempt begins with another address.
     pub(crate) fn forget(&mut self, conn: Id) {
         if let Some(Dial { host, addrs, .. }) = self.dials.remove(&conn) {
             self.begin_with(host, addrs[1 % addrs.len()].ip());
@@ -142,7 +142,7 @@ impl<T> Dial<T> {
     }
 }
 
-/// `addrs` without doubles, IPv6 and IPv4 in turn, beginning with the family of the first.
+/// `addrs` without duplicates, IPv6 and IPv4 in turn, beginning with the family of the first.
 pub(crate) fn in_turn(addrs: impl Iterator<Item = SocketAddr>) -> Vec<SocketAddr> {
     let mut unique: Vec<SocketAddr> = Vec::new();
     for addr in addrs {

@@ -92,7 +92,7 @@ pub(crate) struct DiscoveryThread {
 }
 
 impl DiscoveryThread {
-    /// Everything but the thread: the machine to run, the sender of refresh hints, and the receiver of news.
+    /// Parts of the thread: the machine to run, the sender of refresh hints, and the receiver of news.
     pub(crate) fn new(
         machine: Discovery,
         topology: Arc<Topology>,
@@ -119,7 +119,7 @@ impl DiscoveryThread {
         Ok((thread, wishes, news))
     }
 
-    /// Starts it. It runs as long as the process does: a drain needs to know the topology to its end.
+    /// Starts the thread. It runs as long as the process does: a drain needs the topology to its end.
     pub(crate) fn start(self) -> Result<()> {
         let thread = std::thread::Builder::new().name("discovery".to_owned());
         let run = move || {
@@ -187,7 +187,7 @@ impl DiscoveryThread {
         }
     }
 
-    /// The addresses of a name are known, or why there are none.
+    /// Handles the addresses of a name, or the reason why there are none.
     fn begin_dial(&mut self, conn: Id, addrs: Result<Vec<SocketAddr>, String>, now: Instant) {
         let Some((address, party)) = self.resolving.remove(&conn) else { return };
         match (addrs, &address) {
@@ -256,7 +256,7 @@ impl DiscoveryThread {
         self.resolving.insert(conn, (address, party));
         let (sender, waker) = (self.sender.clone(), Arc::clone(&self.waker));
         let answer = Box::new(move |addrs| {
-            // With an inbox that is full of wishes, the question's time runs out and it is asked again.
+            // With a full inbox, the question times out and is asked again.
             if sender.try_send(Word::Resolved { conn, addrs }).is_ok() {
                 let _ = waker.wake();
             }

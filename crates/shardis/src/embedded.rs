@@ -1,7 +1,7 @@
 //! Shards of our own: without `--nodes`, each shard is a thread of this process with a store in memory.
 //!
-//! A worker reaches it as it reaches a node: over a connection that speaks RESP, here a pair of unix sockets. So the
-//! core knows no difference, and one store serves all workers. Nothing is kept when the process ends.
+//! A worker reaches it as it reaches a node: over a connection that speaks RESP, here a pair of unix sockets. So the core sees
+//! no difference, and one store serves all workers. All data is lost when the process ends.
 //!
 //! Each connection has a state of its own in the store. A request may cause replies and pushes for other connections, which
 //! wait or are subscribed. They come out of the store as deliveries after it.

@@ -3,9 +3,9 @@
 use crate::refused::Refused;
 use std::time::{Duration, Instant};
 
-/// Lines of one burst: more than an ordinary bad day has.
+/// Lines of one burst: more than usual faults cause.
 const LINES_AT_ONCE: u32 = 4096;
-/// And one more as often as this: some hundred megabytes in a day.
+/// Interval of further lines: some hundred megabytes in a day.
 const LINE_EVERY: Duration = Duration::from_millis(50);
 
 /// The rest of the allowance, and the count of dropped lines.

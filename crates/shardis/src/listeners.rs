@@ -17,11 +17,11 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Clients that the kernel keeps while we are busy. The kernel's own bound (net.core.somaxconn) holds as well.
+/// Clients that the kernel queues for one listener. The kernel's own bound (net.core.somaxconn) holds as well.
 const BACKLOG: i32 = 4096;
-/// Accepted in one go before the log and signals are looked at.
+/// Clients that are accepted in one go before the log and signals have their turn.
 pub(crate) const ACCEPTS_PER_TURN_MAX: usize = 64;
-/// With no descriptor or memory left for a client, the next attempt is made after this.
+/// Pause after a failure to accept for want of a descriptor or of memory.
 pub(crate) const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 /// The result of one accept.
@@ -32,7 +32,7 @@ pub(crate) enum Next {
     Gone,
     /// No client. The listener reports the next one.
     Nobody,
-    /// Nobody for now: there is no descriptor left, say. Try again later.
+    /// No client can be accepted for now, for example without a free descriptor. Try again later.
     Later(io::Error),
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum Mode {
     Redis {
         /// Whether clients speak TLS.
         is_tls: bool,
-        /// Where their reads go, if the listener has a policy of its own.
+        /// The read policy of the listener, if it has one of its own.
         read_from: Option<ReadFrom>,
     },
     /// Bytes are passed on, unread.
@@ -99,7 +99,7 @@ impl fmt::Display for CannotListen {
 enum Door {
     /// TCP, and where it listens.
     Tcp { socket: TcpListener, addr: SocketAddr },
-    /// A unix socket, whose file goes with this value. Its clients are called by the path, and `:0` for Redis's sake.
+    /// A unix socket, whose file is removed with this value. Its clients are named by the path, with `:0` as in Redis.
     Unix { socket: UnixListener, peer: Arc<str>, file: SocketFile },
 }
 
@@ -167,7 +167,7 @@ impl Listener {
         Ok(Listener { door, mode })
     }
 
-    /// One at `path`, which `option` says, with a file of these permissions.
+    /// A listener at `path`, which `option` names, with a file of these permissions.
     fn unix(
         path: &Path,
         option: &'static str,
@@ -236,7 +236,7 @@ impl Listener {
 
 fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener> {
     let socket = Socket::new(Domain::for_address(addr), Type::STREAM, Some(Protocol::TCP))?;
-    // A restart must not wait for the old connections' last minute.
+    // A restart must not wait for old connections in TIME_WAIT.
     socket.set_reuse_address(true)?;
     socket.set_reuse_port(reuse_port)?;
     socket.set_nonblocking(true)?;
@@ -245,8 +245,8 @@ fn bind(addr: SocketAddr, reuse_port: bool) -> io::Result<std::net::TcpListener>
     Ok(socket.into())
 }
 
-/// Nobody can connect before the permissions are as they shall be: until it listens, all are refused (CVE-2023-45145 was
-/// the other order).
+/// No client can connect before the permissions are set: until it listens, all are refused (CVE-2023-45145 was the other
+/// order).
 fn bind_unix(path: &Path, mode: Option<u32>) -> io::Result<std::os::unix::net::UnixListener> {
     let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
     let addr = SockAddr::unix(path)?;

@@ -117,7 +117,7 @@ impl Sink {
 
     fn wait_until_written(&self, patience: Duration) {
         let is_busy = |waiting: &mut Waiting| waiting.is_writing || !waiting.lines.is_empty();
-        // If it takes too long, lines are lost: that is all that can be done.
+        // If it takes too long, lines are lost: there is no other way.
         let _ = self.changed.wait_timeout_while(self.waiting(), patience, is_busy);
     }
 }

@@ -87,7 +87,7 @@ pub(crate) fn log(worker: usize, notice: &Notice, is_tls: bool) {
     }
 }
 
-/// One line for every reason, at the level that it deserves.
+/// One line for every reason, at its level.
 fn log_closed(worker: usize, client: u64, peer: &str, reason: CloseReason) {
     let text = match reason {
         CloseReason::Idle => "idle timeout",

@@ -43,7 +43,7 @@ impl MergedLog {
         match kind(notice) {
             Kind::Begins(condition) => {
                 let is_new = !self.conditions.contains_key(&condition);
-                // A worker that says so again has seen the end of it.
+                // A worker that reports it again has seen the end of it.
                 let is_again = !self.conditions.entry(condition).or_default().insert(worker);
                 is_new || is_again
             }
@@ -71,7 +71,7 @@ impl MergedLog {
         }
     }
 
-    /// Whether `condition`, which `worker` has seen the end of, is over for all workers.
+    /// Whether `condition` is over for all workers, now that `worker` has seen its end.
     fn ends(&mut self, condition: &Condition, worker: usize) -> bool {
         let Some(workers) = self.conditions.get_mut(condition) else { return true };
         workers.remove(&worker);
@@ -87,7 +87,7 @@ impl MergedLog {
         self.of_clients.poll_left_out(now)
     }
 
-    /// Nodes are others: conditions of those that are gone do not end.
+    /// The nodes have changed: conditions of removed ones have no end.
     pub(crate) fn forget_conditions(&mut self) {
         self.conditions.clear();
     }

@@ -1,4 +1,4 @@
-//! Clients that are refused: the log tells how many, once in a while.
+//! Refused clients: the log reports their number, once per interval.
 
 use std::time::{Duration, Instant};
 

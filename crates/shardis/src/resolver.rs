@@ -12,13 +12,13 @@ pub(crate) struct Question {
     pub host: String,
     /// Passed through into the address.
     pub port: u16,
-    /// Takes the addresses in the order in which to try them, one at least, or why there is none.
+    /// Callback for the addresses in the order in which to try them, one at least, or for the reason why there are none.
     pub answer: Box<dyn FnOnce(Result<Vec<SocketAddr>, String>) + Send>,
     /// Time of the question.
     pub asked_at: Instant,
 }
 
-/// Nobody waits any longer for an answer: the core has given the connection up and asks again.
+/// Age at which a question has no waiting asker: the core has given the connection up and asks again.
 const STALE_AFTER: Duration = Duration::from_secs(5);
 
 /// Starts the resolver. It ends when all senders are gone.
@@ -36,7 +36,7 @@ pub(crate) fn start() -> std::io::Result<mpsc::Sender<Question>> {
     Ok(questions)
 }
 
-/// Resolves anew each time, since names move; falls back to the last answer that was one.
+/// Resolves anew each time, since names move; falls back to the last valid answer.
 fn resolve(
     question: &Question,
     last_good: &mut HashMap<String, Vec<SocketAddr>>,

@@ -36,7 +36,7 @@ const LOG_LINES_MAX: usize = 1024;
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
-/// Nodes for which descriptors are kept free at least, if it is not known yet how many there are.
+/// The least number of nodes for which descriptors are kept free, if the real one is not known yet.
 const DISCOVERED_NODES: usize = 64;
 
 /// The service before it runs: everything known before the first client.
@@ -271,10 +271,10 @@ pub(crate) struct Sharding {
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
     clients_max: usize,
-    /// Clients that there was no place for, and those that protected mode denied.
+    /// Clients without a place, and clients that protected mode denied.
     refused: Refused,
     denied: Refused,
-    /// The process is looked at then, for INFO, and the wall clock.
+    /// Time of the next look at the process, for INFO, and at the wall clock.
     measure_at: Instant,
     wall_clock: WallClock,
     /// Memory of the process before any client could connect.
@@ -295,7 +295,7 @@ impl Service for Sharding {
             }
         };
         if let Some(mailbox) = self.team.take_client() {
-            // A worker that has stopped ends the process: the client finds its connection closed.
+            // A worker that has stopped ends the process: its clients find their connections closed.
             let _ = mailbox.send(message);
         }
     }
@@ -397,7 +397,7 @@ impl Sharding {
         }
     }
 
-    /// Reads the users again, for all workers. Clients stay, but for those whose user is gone.
+    /// Reads the users again, for all workers. Clients stay, except those of removed users.
     fn reload_users(&mut self) {
         match self.load_users() {
             Ok(users) => {
@@ -430,7 +430,7 @@ impl Sharding {
         }
     }
 
-    /// Writes the users to their file. Whether that went well; if not, the log tells.
+    /// Writes the users to their file. Returns whether that succeeded; the log has the error.
     fn save_users(&self) -> bool {
         let users = self.registry.users();
         let saved = self.access.save(&users);

@@ -85,7 +85,7 @@ impl<M> Team<M> {
         &self.members[number].mailbox
     }
 
-    /// Says in the log which workers do not get on, and at which listener, if they have one of their own.
+    /// Logs the workers that are stuck, and their listener, if they have one of their own.
     pub(crate) fn watch(&mut self, listener: Option<&str>) {
         let beats = self.members.iter().map(|member| member.signs.pulse.beats());
         for finding in self.watch.look(beats, Instant::now()) {

@@ -88,7 +88,7 @@ fn parse_mode(text: &str) -> Result<u32, String> {
 }
 
 impl TransportArgs {
-    /// Refuses what single options cannot see. `plain` is where plain clients come, if they do.
+    /// Refuses combinations that single options cannot see. `plain` is the listener of plain clients, if any.
     pub(crate) fn check(&self, plain: Option<SocketAddr>, has_nodes: bool) -> Result<(), String> {
         let (certificates, keys) = (self.tls_cert_file.len(), self.tls_key_file.len());
         if certificates != keys {

@@ -8,7 +8,7 @@
 
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
-/// Both clocks, and how they stood to each other when they were looked at last.
+/// Both clocks, and their difference at the last look.
 #[derive(Debug)]
 pub(crate) struct WallClock {
     origin: Instant,
@@ -29,12 +29,12 @@ struct Look {
 
 /// Smaller differences are no step: two clocks cannot be read at once.
 const STEP_US_MIN: u64 = 10_000;
-/// A look that took longer shows nothing: the thread was away in between.
+/// A look that took longer shows nothing: the thread was not running in between.
 const LOOK_MAX: Duration = Duration::from_millis(1);
 const LOOKS_MAX: usize = 3;
 
 impl WallClock {
-    /// Of a process that began at `origin`, which was `epoch_us` microseconds after 1970.
+    /// The clock of a process that began at `origin`, which was `epoch_us` microseconds after 1970.
     pub(crate) fn new(origin: Instant, epoch_us: u64) -> WallClock {
         WallClock { origin, epoch_us: epoch_us as i64, step_us: 0 }
     }
@@ -49,7 +49,7 @@ impl WallClock {
         self.step_us
     }
 
-    /// Milliseconds since 1970, and by how many of them the clock was set since the last call.
+    /// Milliseconds since 1970, and the step of the clock since the last call.
     pub(crate) fn read_ms(&mut self) -> (u64, i64) {
         for _ in 0..LOOKS_MAX {
             let look = self.look();
@@ -66,7 +66,7 @@ impl WallClock {
         Look { before, after: self.origin.elapsed(), unix_us }
     }
 
-    /// By how much the clock was set since the last look; `None` if `look` does not show it.
+    /// The step of the clock since the last look; `None` if `look` does not show it.
     fn note(&mut self, look: Look) -> Option<i64> {
         if look.after - look.before > LOOK_MAX {
             return None;

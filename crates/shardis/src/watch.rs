@@ -1,18 +1,18 @@
 //! Watch for stuck workers. The control thread looks at each now and then. If one has been busy with the same turn for long,
 //! the log gets a line. Its clients wait meanwhile, and no other line would say why. The watch changes nothing.
 //!
-//! Looks are counted and not time: when the whole process was stopped, no worker is to blame.
+//! The watch counts looks and not time: when the whole process was stopped, no worker is to blame.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// A worker's sign of life: odd while it is busy with a turn, even while it waits for something to happen.
+/// A worker's sign of life: odd while it is busy with a turn, and even while it waits for events.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Pulse(Arc<AtomicU64>);
 
 impl Pulse {
-    /// A turn begins or ends. To be called by the worker alone.
+    /// Marks the begin or the end of a turn. Only the worker calls it.
     pub(crate) fn beat(&self) {
         self.0.store(self.0.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
     }
@@ -54,7 +54,7 @@ impl Watch {
         Watch { look_at: now, workers: Vec::new() }
     }
 
-    /// Looks at all workers, unless that was done a moment ago. `beats` are theirs, in the order of their numbers.
+    /// Looks at all workers, unless the last look was a moment ago. `beats` are theirs, in the order of their numbers.
     pub(crate) fn look(&mut self, beats: impl ExactSizeIterator<Item = u64>, now: Instant) -> Vec<Finding> {
         if now < self.look_at {
             return Vec::new();

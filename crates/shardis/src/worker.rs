@@ -49,7 +49,7 @@ pub(crate) enum Message {
     Resolved {
         /// For this connection.
         conn: Id,
-        /// The addresses in the order in which to try them, or why there is none.
+        /// The addresses in the order in which to try them, or the reason why there are none.
         addrs: Result<Vec<SocketAddr>, String>,
     },
     /// A message of another worker's core to ours.
@@ -60,7 +60,7 @@ pub(crate) enum Message {
     Users(Arc<Users>),
     /// The result of reading the ACL file: the users, or the fault of the file.
     Loaded(ControlJob, Result<Arc<Users>, String>),
-    /// The users were written to their file, or not, as a client of this worker wished.
+    /// The users were written to their file, or not, as a client of this worker requested.
     Saved(ControlJob, bool),
     /// Accept nothing new, finish requests in flight, and stop.
     Drain,
@@ -74,7 +74,7 @@ pub(crate) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Delivers `message` and wakes the worker. A worker that has stopped gets no mail: it is handed back.
+    /// Delivers `message` and wakes the worker. A worker that has stopped gets no messages: this one is returned.
     pub(crate) fn send(&self, message: Message) -> Result<(), Message> {
         self.sender.send(message).map_err(|mpsc::SendError(message)| message)?;
         // Fails only if the descriptor is gone, and with it the worker.
@@ -136,7 +136,7 @@ pub(crate) struct Worker {
     mailbox: Mailbox,
     neighbours: Neighbours,
     batching: Policy,
-    /// Connections whose node's name is being resolved, and whose that is.
+    /// Connections whose node's name is being resolved, with that node.
     resolving: HashMap<Id, NodeId>,
     /// Connections that are being made to a name.
     dials: Dials<NodeId>,
@@ -152,7 +152,7 @@ const WAIT_MAX: Duration = Duration::from_secs(10);
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Handshakes that may run even at the client limit, so that these clients get its error.
 pub(crate) const PENDING_CLIENTS_MIN: usize = 4;
-/// Mean size from which requests are little work for their bytes: 128 of them may be read at once.
+/// Mean size from which requests need little work per byte: 128 of them may be read at once.
 const BULKY_FROM: u64 = 1024;
 /// Delay by which the kernel may end a sleep later than asked for.
 #[cfg(target_os = "linux")]
@@ -195,7 +195,7 @@ impl Worker {
 
     /// Turns until it is drained.
     pub(crate) fn run(mut self) -> io::Result<()> {
-        // Waits of some microseconds are rounded up to 50 else. Where that cannot be had, they are longer.
+        // Linux rounds waits of some microseconds up to 50 otherwise. Where this setting is missing, they are longer.
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
         let mut began = self.clock.now();
@@ -241,14 +241,14 @@ impl Worker {
         self.proxy.uncork();
         self.proxy.resume_postponed(now);
         if self.proxy.poll_deadline() <= now {
-            // A reply that waits to be read must not be called late.
+            // A reply in a socket must not count as late.
             self.driver.unread().for_each(|conn| self.proxy.handle_unread(conn, now));
             self.proxy.handle_timeouts(now);
         }
         self.perform(now);
-        // Before another worker hears of it: a client that knows of free places may count on them.
+        // Done before another worker learns of it: a client that knows of free places may count on them.
         self.show_clients_gone();
-        // Only now, that connections are closed which the proxy has given up, their places can be given to new clients.
+        // Done only now that the connections are closed which the proxy has given up: their places can go to new clients.
         self.read_mail(now);
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.allocator.note_turn(self.proxy.held_bytes(), now);
@@ -286,7 +286,7 @@ impl Worker {
         self.driver.wait(Duration::ZERO)
     }
 
-    /// Tells the proxy what happened. Returns how many events there were.
+    /// Passes the events to the proxy. Returns their number.
     fn handle_events(&mut self, now: Instant) -> usize {
         let mut seen = 0;
         let is_prompt = self.batching.is_prompt();
@@ -378,7 +378,7 @@ impl Worker {
         }
     }
 
-    /// Addresses that are silent for too long make way for the next ones of their names.
+    /// Replaces addresses that are silent for too long with the next ones of their names.
     fn handle_late_dials(&mut self, now: Instant) {
         if self.dials.deadline() > now {
             return;
@@ -435,7 +435,7 @@ impl Worker {
         }
     }
 
-    /// The addresses of a node's name are known, or why there are none.
+    /// Handles the addresses of a node's name, or the reason why there are none.
     fn begin_dial(&mut self, conn: Id, addrs: Result<Vec<SocketAddr>, String>, now: Instant) {
         let Some(node) = self.resolving.remove(&conn) else { return };
         match (addrs, &self.topology.node(node).address) {
@@ -448,12 +448,12 @@ impl Worker {
         }
     }
 
-    /// Whether `descriptor` is one of the last, which are for connections to nodes that clients share.
+    /// Whether `descriptor` is one of the last, which are for links that clients share.
     fn is_kept(&self, descriptor: i32) -> bool {
         u64::try_from(descriptor).is_ok_and(|number| number >= self.neighbours.descriptors_kept_from)
     }
 
-    /// Tells the proxy if a connection to a node could not even be begun, or took a descriptor that is kept for others.
+    /// Reports a link to the proxy that could not be begun, or that took a descriptor which is kept for others.
     fn check_dialled(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
         let is_kept = self.driver.descriptor(conn).is_some_and(|number| self.is_kept(number));
         if is_kept && !proxy::descriptors::may_have_last(&self.proxy, conn) {
@@ -463,7 +463,7 @@ impl Worker {
         self.check_begun(conn, begun, now);
     }
 
-    /// Tells the proxy if a connection could not even be begun.
+    /// Reports a link to the proxy that could not be begun.
     fn check_begun(&mut self, conn: Id, begun: io::Result<()>, now: Instant) {
         if let Err(error) = begun {
             self.lose(conn, &error, now);
@@ -510,7 +510,7 @@ impl Worker {
         }
     }
 
-    /// Takes a client over, or tells it that there are too many.
+    /// Accepts a client, or sends it the error about too many clients.
     fn accept(&mut self, stream: TcpStream, peer: SocketAddr, listener: u16, now: Instant) {
         self.make_room(now);
         // A socket whose other side has gone already may not know its address.
@@ -538,7 +538,7 @@ impl Worker {
         }
     }
 
-    /// The same for a client that came to a unix socket: both ends are called by its path, as Redis calls them.
+    /// The same for a client of a unix socket: both ends have its path as their name, as in Redis.
     fn accept_unix(&mut self, stream: UnixStream, peer: &str, listener: u16, now: Instant) {
         self.make_room(now);
         let arrival = Arrival { peer, named_by: "", local: peer, descriptor: stream.as_raw_fd(), listener };
@@ -610,7 +610,7 @@ impl Worker {
         }
     }
 
-    /// Requests that were not answered in time may have been sent to a node that is cut off from its cluster.
+    /// Requests that timed out may have gone to a node that is isolated from its cluster.
     fn note_timeouts(&mut self) {
         let timeouts = self.proxy.counters().timeouts;
         if timeouts != self.timeouts

@@ -66,7 +66,7 @@ impl Zones {
         Ok(())
     }
 
-    /// Says of nodes where they are, as far as that is known here and was not said already.
+    /// Sets the zones of nodes, as far as they are known here and not set already.
     pub(crate) fn label<'a>(&self, nodes: impl IntoIterator<Item = &'a mut NodeSpec>) {
         for node in nodes {
             if node.zone.is_none() {

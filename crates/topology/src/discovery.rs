@@ -5,9 +5,9 @@
 //!     Event::Received ─► an answer ─► is it newer than what we know? ─► a view: Vec<ShardSpec>
 //! ```
 //!
-//! Two machines, [`ClusterDiscovery`] and [`SentinelDiscovery`], behind one [`Discovery`]. They decide everything and
-//! touch nothing: bytes and instants come in, actions go out, and a seed decides random choices. They never take an
-//! answer for newer because it came later.
+//! Two machines, [`ClusterDiscovery`] and [`SentinelDiscovery`], behind one [`Discovery`]. They decide everything and touch
+//! nothing: bytes and instants come in, actions go out, and a seed decides random choices. An answer does not count as newer
+//! because it came later.
 //!
 //! Both machines use `talk.rs` (connections), `cluster_answer.rs` and `sentinel_answer.rs` (parsed replies). `cluster_map.rs`
 //! joins the answers of a cluster's nodes slot by slot.

@@ -1,4 +1,4 @@
-//! Other programs: how the chores of this repository and its measurements start them, and how they get onto this machine.
+//! Other programs: their start from the chores of this repository and its measurements, and their installation.
 //!
 //! ```text
 //!     xtask ──────────────────┐

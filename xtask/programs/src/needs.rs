@@ -1,10 +1,10 @@
-//! Programs that the tests and the demo call, and how they get onto this machine.
+//! Programs that the tests and the demo call, and their installation.
 
 use anyhow::{Context, Result, bail, ensure};
 
 use crate::process::{self, command};
 
-/// A program, or a part of one, that must be there.
+/// A program, or a part of one, that must be installed.
 #[derive(Clone, Copy)]
 pub struct Need {
     /// A command that succeeds where it is there.
@@ -13,7 +13,7 @@ pub struct Need {
     package: &'static str,
 }
 
-/// Nodes. Debian also starts one as a service; nothing of ours talks to that one.
+/// Nodes. Debian also starts one as a service; nothing here uses that one.
 pub const REDIS_SERVER: Need = Need { probe: &["redis-server", "--version"], package: "redis-server" };
 /// The client that users type commands into.
 pub const REDIS_CLI: Need = Need { probe: &["redis-cli", "--version"], package: "redis-tools" };
@@ -79,11 +79,11 @@ const PHP_PREDIS: Need =
 const REDIS_EXPORTER: Need =
     Need { probe: &["prometheus-redis-exporter", "-version"], package: "prometheus-redis-exporter" };
 
-/// All that `cargo xtask test` needs; known at its start, so that it does not stop for a package after minutes.
+/// All packages for `cargo xtask test`. They are known at its start, so that it does not stop for one after minutes.
 pub fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
     needs.extend(for_clients());
-    // Elsewhere there is no source either: then the suites that come from Debian are skipped, instructions are not counted,
+    // Other systems have no source either. There the suites that come from Debian are skipped, instructions are not counted,
     // and no packets are lost.
     if has_apt_get() {
         needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER]);
@@ -96,7 +96,7 @@ pub fn for_tests() -> Vec<Need> {
 /// installed.
 pub fn for_clients() -> Vec<Need> {
     let mut needs = vec![REDIS_SERVER, PYTHON];
-    // Elsewhere these have no common name: then these languages are skipped.
+    // On other systems these have no common name: these languages are skipped there.
     if has_apt_get() {
         needs.extend([PERL_REDIS, PERL_REDIS_FAST, RUBY_REDIS, RUBY_SIDEKIQ, PHP, PHP_REDIS, PHP_PREDIS]);
     }

@@ -36,7 +36,7 @@ fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     Ok(vec![Part::new("go-redis", move |world| run(&source, &binary, world))])
 }
 
-/// Fetches the module and builds its tests; gives its folder and the binary.
+/// Fetches the module and builds its tests. Returns its folder and the binary.
 fn build() -> Result<(PathBuf, PathBuf)> {
     let go = |args: &[&str]| {
         let mut go = command("go");

@@ -29,7 +29,7 @@ fn parts(_is_quick: bool) -> Result<Vec<Part>> {
 }
 
 fn run(source: &Path, world: &World) -> Result<Vec<Outcome>> {
-    // Half of it wants a unix socket, on which shardis does not listen.
+    // Half of the tests use a unix socket, on which shardis does not listen.
     let socket = world.log.with_extension("sock");
     let _relay = relay::start_on(&socket, world)?;
     let mut test = command(source.join("hiredis-test"));

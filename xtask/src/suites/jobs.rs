@@ -25,7 +25,7 @@ pub(super) struct Job<J> {
 }
 
 impl<J> Jobs<J> {
-    /// No jobs yet. Each of `sources` adds some, and tells with [`Jobs::close`] that it adds no more.
+    /// No jobs yet. Each of `sources` adds some, and calls [`Jobs::close`] when it adds no more.
     pub(super) fn of(sources: usize) -> Jobs<J> {
         let state = State { waiting: VecDeque::new(), sources, ports: Vec::new() };
         Jobs { state: Mutex::new(state), changed: Condvar::new() }
@@ -42,7 +42,7 @@ impl<J> Jobs<J> {
         self.changed.notify_all();
     }
 
-    /// The next job whose port is free, for which it waits; `None` once there are no more. [`Jobs::finish`] ends it.
+    /// Waits for the next job whose port is free; `None` once there are no more. [`Jobs::finish`] ends the job.
     pub(super) fn next(&self) -> Option<Job<J>> {
         let mut state = self.state();
         loop {

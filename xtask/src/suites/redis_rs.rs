@@ -23,7 +23,7 @@ pub(super) const SUITE: Suite = Suite {
     parts,
 };
 
-/// The first that is not yanked of those whose tests we know.
+/// The first version that is not yanked of those whose tests are known.
 const VERSION: &str = "0.27.6";
 
 /// Files of tests that need neither TLS, Cluster, Sentinel nor modules.

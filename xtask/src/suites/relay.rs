@@ -1,5 +1,5 @@
-//! Stands in for the redis-server that a suite starts: empties the nodes, listens where that server would,
-//! and passes all bytes on to the proxy. So the suite's own code stays as it is.
+//! A substitute for the redis-server that a suite starts. It empties the nodes, listens where that server would, and passes all
+//! bytes on to the proxy. So the suite's own code stays unchanged.
 //!
 //! A server whose settings fit no proxy (a replica, a Sentinel, one with a password) is a real one.
 
@@ -114,7 +114,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         });
     }
     if let Some(path) = settings.get("unixsocket") {
-        // The suite may have made a file of that name, to be sure of it.
+        // The suite may have made a file of that name before.
         let _ = std::fs::remove_file(path);
         let listener = UnixListener::bind(path)?;
         std::thread::spawn(move || {
@@ -214,7 +214,7 @@ fn relay(client: Stream, proxy: u16) {
         .into_iter()
         .flatten()
     {
-        // Without it the kernel holds small writes back; it fails only on a connection that is gone.
+        // Without it the kernel delays small writes. It fails only on a connection that is gone.
         let _ = stream.set_nodelay(true);
     }
     let server = Stream::Tcp(server);
@@ -228,7 +228,7 @@ fn pass(mut from: Stream, mut to: Stream, requests: bool) {
     let mut buffer = vec![0; 64 * 1024];
     while let Ok(len @ 1..) = from.read(&mut buffer) {
         if requests && is_shutdown(&buffer[..len]) {
-            // A proxy must refuse it, and the suite waits for its server to be gone.
+            // A proxy must refuse it, and the suite waits for the end of its server.
             std::process::exit(0);
         }
         if to.write_all(&buffer[..len]).is_err() {

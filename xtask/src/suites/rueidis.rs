@@ -1,6 +1,6 @@
 //! rueidis's own tests, of its module on the Go module proxy: its locks, and the client over one address.
 //!
-//! Its other tests start no server, or have the addresses of a Redis Cluster, of Sentinels, or of other servers written in.
+//! Its other tests start no server, or use fixed addresses of a Redis Cluster, of Sentinels, or of other servers.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

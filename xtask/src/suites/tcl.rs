@@ -72,8 +72,8 @@ const POISONOUS: &str = "MONITOR can log commands issued by the scripting engine
     /EXEC.* and script timeout\n\
     /MULTI.* and script timeout\n";
 
-/// The time without a result after which a unit is given up: all tests, and those that are not [`SLOW`]. Nothing that passes
-/// takes a quarter of it.
+/// The time without a result after which a unit is given up: for all tests, and for those that are not [`SLOW`]. No passing
+/// test takes a quarter of it.
 const TEST_LIMITS: [Duration; 2] = [Duration::from_secs(240), Duration::from_secs(60)];
 
 /// The longest unit takes a minute; this one hangs.
@@ -140,7 +140,7 @@ fn read(unit: &str, output: &str) -> Vec<Outcome> {
             "ok" => (rest.rsplit_once(" (").map_or(rest, |(name, _)| name), Verdict::Passed),
             "err" => match rest.split_once(" in tests/") {
                 Some((name, _)) => (name, Verdict::failed(&message)),
-                // A block that holds tests failed before, between or behind them.
+                // A block with tests failed before, between or behind them.
                 None => ("(outside of a test)", Verdict::failed(&format!("{rest} {message}"))),
             },
             "skip" => (rest, Verdict::LeftOut),

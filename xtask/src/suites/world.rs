@@ -23,7 +23,7 @@ pub(super) const READY_TIMEOUT: Duration = Duration::from_secs(60);
 /// The longest time of a node for a request.
 const NODE_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Ports are chosen and taken one world after the other, so that none is given twice.
+/// Worlds choose and take their ports one after the other, so that no port is given twice.
 static STARTING: Mutex<()> = Mutex::new(());
 
 /// The folder of their output.
@@ -96,7 +96,8 @@ impl World {
         Ok(String::from_utf8_lossy(&text[before..]).into_owned())
     }
 
-    /// Starts what `command` makes of a port, and waits until it listens there: on `port` if that is given, else on a free one.
+    /// Starts the program of `command` with a port, and waits until it listens there: on `port` if that is given, else on a
+    /// free one.
     fn launch(
         &mut self,
         log_path: &Path,

@@ -63,7 +63,7 @@ struct State {
 }
 
 impl Progress {
-    /// Waits until `step` may begin. False if it may not, since another has failed.
+    /// Waits until `step` may begin. Returns false if another has failed.
     fn wait_for_turn(&self, step: Step) -> bool {
         let state = self.state.lock().expect("no lane panics while it holds this");
         let is_blocked = |state: &mut State| {
@@ -90,7 +90,7 @@ impl Progress {
 }
 
 impl Lane {
-    /// Runs the steps by `perform`, up to one that fails in any lane.
+    /// Performs the steps, up to one that fails in any lane.
     fn run(&self, progress: &Progress, perform: impl Fn(Step, Output) -> (bool, Outcome)) {
         for &step in self.steps {
             if !progress.wait_for_turn(step) {

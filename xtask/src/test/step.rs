@@ -21,10 +21,10 @@ const QUICK_WORLDS: u32 = 100;
 /// Seconds per fuzz target, which find shallow faults. Long runs are started by hand: `cargo xtask fuzz --seconds 3600`.
 const FUZZ_SECONDS: u32 = 10;
 
-/// By this variable test binaries learn how many tests run at the same time.
+/// The variable that tells test binaries how many tests run at the same time.
 const TEST_THREADS: &str = "RUST_TEST_THREADS";
 
-/// Whole-process tests of `--quick`: every way of a request, without tests that wait for time-outs.
+/// Whole-process tests of `--quick`: every path of a request, without tests that wait for timeouts.
 const QUICK_MODULES: [&str; 8] = [
     "administration::",
     "configuration::",
@@ -144,7 +144,7 @@ impl Step {
     }
 }
 
-/// As many as the user says. Else more than there are cores, since tests of whole processes wait half of their time.
+/// The user's number, or else more than there are cores, since tests of whole processes wait half of their time.
 fn test_threads() -> OsString {
     std::env::var_os(TEST_THREADS).unwrap_or_else(|| speed::threads().to_string().into())
 }

@@ -1,4 +1,4 @@
-//! Words of code that are not to be written, and the one line that every file must begin with.
+//! Forbidden words of code, and the one line that every file must begin with.
 
 use super::Finding;
 use super::permissions::Suspicion;

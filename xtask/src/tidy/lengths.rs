@@ -49,7 +49,7 @@ pub(super) fn distribution(measures: &[Measure]) -> String {
 
 struct Functions<'a> {
     source: &'a Source<'a>,
-    /// The path of the file, then the modules, types and functions that we are in.
+    /// The path of the file, then the enclosing modules, types and functions.
     scope: Vec<String>,
     measures: Vec<Measure>,
 }

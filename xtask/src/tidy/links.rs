@@ -1,4 +1,4 @@
-//! Links in our pages that point into the repository must arrive: at a file, and at a heading where they name one.
+//! Links in our pages into the repository must arrive: at a file, and at a heading where they name one.
 
 use std::ops::Range;
 
@@ -7,7 +7,7 @@ use pulldown_cmark::{Event, Options, Parser, Tag, TagEnd};
 use super::Finding;
 use super::tree::Tree;
 
-/// Links of all pages that do not arrive. Those to other sites are not looked at: no check of ours needs the network.
+/// Links of all pages that do not arrive. Links to other sites are not checked: no check here needs the network.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     tree.with_extension("md").flat_map(|(path, text)| check_page(tree, path, text)).collect()
 }
@@ -25,7 +25,7 @@ fn check_page(tree: &Tree, path: &str, text: &str) -> Vec<Finding> {
     broken.collect()
 }
 
-/// Why `link`, which stands in the page `from`, does not arrive.
+/// The reason why `link` of the page `from` does not arrive.
 fn judge(tree: &Tree, from: &str, link: &str) -> Option<String> {
     if link.contains("://") || link.starts_with("mailto:") {
         return None;
@@ -40,7 +40,7 @@ fn judge(tree: &Tree, from: &str, link: &str) -> Option<String> {
     (!arrives).then(|| format!("names no heading of {target}; they are: {}", headings(page).join(", ")))
 }
 
-/// The path from the root that `link` in the page `from` means; `None` if it leaves the repository.
+/// The path from the root of `link` in the page `from`; `None` if it leaves the repository.
 fn resolve(from: &str, link: &str) -> Option<String> {
     let mut parts: Vec<&str> = match link.starts_with('/') {
         true => Vec::new(),

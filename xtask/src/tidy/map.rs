@@ -1,5 +1,5 @@
-//! ARCHITECTURE.md is a map: it stays short, and the modules that its last table names exist. Rules of behaviour belong to the
-//! docs of modules.
+//! ARCHITECTURE.md is a map: it stays short, and the modules in its last table exist. Rules of behaviour belong to the docs of
+//! modules.
 
 use super::Finding;
 use super::tree::Tree;

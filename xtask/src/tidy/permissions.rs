@@ -1,4 +1,4 @@
-//! Comments by which a file says that something usually wrong is right in it, and why:
+//! Comments by which a file permits something that is usually wrong, with the reason:
 //!
 //! ```text
 //! // tidy: allow(slave): Redis's word in INFO

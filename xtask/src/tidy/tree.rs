@@ -18,7 +18,7 @@ impl Tree {
         let paths = process::read(process::command("git").args(args))?;
         let mut files = BTreeMap::new();
         for path in paths.split_terminator('\0') {
-            // A file that is tracked and was deleted is listed, and is not there. One that is not UTF-8 is not prose.
+            // A tracked file that was deleted is listed, but missing. A file that is not UTF-8 is not prose.
             if let Ok(bytes) = std::fs::read(root.join(path)) {
                 files.insert(path.into(), String::from_utf8(bytes).unwrap_or_default());
             }

@@ -9,7 +9,7 @@ const FAULTS: &str = "tests/matrix.md";
 /// In place of a file, where there is no test.
 const NONE: &str = "none";
 
-/// Rows `| n | file | function | …` that lead nowhere.
+/// Rows `| n | file | function | …` whose file or function is missing.
 pub(super) fn check(tree: &Tree) -> Vec<Finding> {
     [WALKS, FAULTS].into_iter().flat_map(|page| check_page(tree, page)).collect()
 }

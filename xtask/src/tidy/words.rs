@@ -1,5 +1,5 @@
-//! One word per thing: names that we give must not use the words that the glossary gave up. And no name is a riddle: a test's
-//! states the behaviour in 60 characters.
+//! One word per thing: our names must not use words that the glossary gave up. And no name is a riddle: a test's name states
+//! the behaviour in 60 characters.
 //!
 //! Only definitions are checked, so that the words of std and of other crates are free to use. Words that are right in other
 //! senses (a map, a path, a channel) are not in the list. A check that is often wrong is soon ignored.
@@ -43,7 +43,7 @@ struct GivenUp {
 }
 
 impl Glossary {
-    /// Reads the rows of `page`: the first column has our word, the last those that it stands for.
+    /// Reads the rows of `page`: the first column has our word, the last its former words.
     pub(super) fn parse(page: &str) -> Glossary {
         let rows = page.lines().filter(|line| line.starts_with("| ") && !line.starts_with("| ---"));
         let words = rows.filter_map(|row| {

@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-/// One listener, as `--listener` says it: an address, then words about it with blanks between them.
+/// One listener in the form of `--listener`: an address, then options with blanks between them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ListenerArg {
     /// Where it listens.
@@ -56,7 +56,7 @@ impl FromStr for ListenerArg {
     }
 }
 
-/// The place that `text` is: an address with a port, or a unix socket.
+/// Parses `text` as a place: an address with a port, or a unix socket.
 pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
     let path = text.strip_prefix("unix:").or_else(|| text.starts_with('/').then_some(text));
     if let Some(path) = path.filter(|path| !path.is_empty()) {
@@ -71,7 +71,7 @@ pub(crate) fn parse_place(text: &str) -> Result<Place, String> {
 }
 
 impl ListenerArg {
-    /// Refuses `listeners` of which two, or one and one of `others` (each with its option), are at the same place.
+    /// Refuses `listeners` of which two have the same place, or one shares it with `others` (each with its option).
     pub(crate) fn check_all(
         listeners: &[ListenerArg],
         others: &[(&'static str, Place)],

@@ -252,7 +252,7 @@ pub(crate) struct Way {
     pub place: Place,
     /// Whether clients speak TLS there.
     pub is_tls: bool,
-    /// Where their reads go, if it has a policy of its own.
+    /// The read policy of a listener, if it has one of its own.
     pub read_from: Option<ReadFrom>,
 }
 
@@ -321,7 +321,7 @@ impl ProxyArgs {
         ListenerArg::check_all(&self.transport.listener, &others.collect::<Vec<_>>())
     }
 
-    /// All that is wrong with the files that are named. Each text begins with the option that it is about.
+    /// All faults of the named files. Each text begins with its option.
     pub(crate) fn faults_of_files(&self) -> Vec<String> {
         let users = self.users();
         let about_users = |error: String| match error.starts_with("--") {
@@ -339,7 +339,7 @@ impl ProxyArgs {
         checks.into_iter().filter_map(Result::err).collect()
     }
 
-    /// Where clients come, in the order in which listeners are numbered.
+    /// All listeners, in the order of their numbers.
     pub(crate) fn ways_in(&self) -> Result<Vec<Way>, String> {
         let host = self.listen_addr()?;
         let transport = &self.transport;
@@ -511,7 +511,7 @@ impl ProxyArgs {
         let request_timeout = Duration::from_millis(self.request_timeout_ms());
         let (request_timeout, request_timeouts_max) = match self.has_nodes() {
             true => (request_timeout, defaults.engine.request_timeouts_max),
-            // A store of this process cannot be lost: its silence says only that it has much to do.
+            // A store of this process cannot be lost: its silence only means that it is busy.
             false => (request_timeout * defaults.engine.request_timeouts_max, 1),
         };
         proxy::Limits {

@@ -1,4 +1,4 @@
-//! Words of other programs that no flag and no key of ours has: what to write instead.
+//! Words of other programs that are no flag and no key here, each with its counterpart.
 
 /// The counterpart of `word`, a flag without its dashes or a key of a file. The text begins with a flag of ours, or with none
 /// if no flag is needed.

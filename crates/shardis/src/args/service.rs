@@ -105,7 +105,7 @@ impl ServiceArgs {
         self.port.unwrap_or(port)
     }
 
-    /// Seconds until an idle client is closed, which are `timeout` if nothing else is said; 0 never.
+    /// Seconds until an idle client is closed: by the flag, or else `timeout`; 0 never.
     pub(crate) fn timeout(&self, timeout: u64) -> u64 {
         self.timeout.unwrap_or(timeout)
     }

@@ -7,7 +7,7 @@ use std::path::Path;
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
 
-/// More is no configuration: a thousand nodes take a tenth of it.
+/// The most bytes of a configuration: a thousand nodes take a tenth of it.
 const BYTES_MAX: usize = 1 << 20;
 
 /// The key whose tables are listeners.
@@ -130,7 +130,7 @@ impl Document {
         errors.into_iter().map(|error| Fault::at(at(error), self.syntax(error, at(error)))).collect()
     }
 
-    /// The fault at the byte `at`, in our words where the parser's need knowledge of the grammar.
+    /// The fault at the byte `at`, in our words where the parser's require knowledge of the grammar.
     fn syntax(&self, error: &toml::de::Error, at: usize) -> String {
         let line = self.text.get(at..).and_then(|rest| rest.lines().next()).unwrap_or_default();
         let is_at_end = line.trim().is_empty();

@@ -6,7 +6,7 @@ use std::path::Path;
 /// One thing that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Fault {
-    /// The byte of the file at which it is; `None` if it is not of one place.
+    /// The byte of the file at which it is; `None` if it has no single place.
     pub at: Option<usize>,
     /// The fault, and the correct form.
     pub text: String,

@@ -38,9 +38,9 @@ pub(super) struct Entry {
 }
 
 impl Entry {
-    /// Where in the file that is which `text` is about: the value that it names, or the key.
+    /// Position of the subject of `text`: the value that it names, or the key.
     pub(super) fn place_of(&self, text: &str) -> usize {
-        // Of those that are there twice the latter is too much.
+        // Of two equal values the latter is at fault.
         let named = self.values.iter().filter(|(value, _)| mentions(text, value));
         named.max_by_key(|(value, _)| value.len()).map_or(self.at, |(_, at)| *at)
     }
@@ -235,7 +235,7 @@ fn mentions(text: &str, value: &str) -> bool {
     !value.is_empty() && text.match_indices(value).any(is_word)
 }
 
-/// `entries` without those that say the same by another name, which are faults.
+/// `entries` without second names of the same flag, which are faults.
 pub(super) fn merged(entries: Vec<Entry>, faults: &mut Vec<Fault>) -> Vec<Entry> {
     let mut merged: Vec<Entry> = Vec::new();
     for entry in entries {
@@ -340,7 +340,7 @@ fn example(flag: &Arg, key: &str) -> String {
     }
 }
 
-/// The default of a flag that has another one beside other flags, as its help says: `[default: 6380]`.
+/// The default of a flag that depends on other flags, from its help: `[default: 6380]`.
 fn default_in_help(flag: &Arg) -> Option<String> {
     let help = flag.get_help()?.to_string();
     let (_, default) = help.split_once("[default: ")?;

@@ -14,10 +14,10 @@ use std::ffi::OsString;
 use std::str::FromStr;
 use toml::de::DeValue;
 
-/// Flags of `shardis tcp` that are of the process: the keys above the tables say them for all.
+/// Flags of `shardis tcp` that belong to the process: the keys above the tables set them for all.
 const ABOVE: [&str; 3] = ["workers", "drain-timeout", "log-level"];
 
-/// Each has threads of its own. More of them than this would be a slip, and cost a thousand threads.
+/// The most listeners of mode tcp. Each has threads of its own, so more would be a mistake.
 const TCP_LISTENERS_MAX: usize = 64;
 
 /// The content of the tables.
@@ -66,7 +66,7 @@ pub(super) fn read(above: &Flags, tables: &[Table<'_>]) -> Listeners {
     listeners
 }
 
-/// Why `key` cannot stand above the tables, if it could within one.
+/// The reason why `key` cannot stand above the tables, if it could within one.
 pub(super) fn why_not_above(key: &str) -> Option<String> {
     (is_key_of_tcp(key) || ["address", "tls"].contains(&key))
         .then(|| format!("{key}: the key belongs to one listener; write it under its [[listener]]"))

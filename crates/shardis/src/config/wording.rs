@@ -8,7 +8,7 @@ pub(super) struct Wording {
 }
 
 impl Wording {
-    /// With the names of flags that were on the command line.
+    /// A wording with the names of flags that were on the command line.
     pub(super) fn new(said: Vec<String>) -> Wording {
         Wording { said }
     }

@@ -66,7 +66,7 @@ pub(crate) struct TcpArgs {
     former: FormerArgs,
 }
 
-/// Words that `shardis tcp` had alone. They still work, and no help shows them.
+/// Former words of `shardis tcp` alone. They still work, and no help shows them.
 #[derive(Args, Clone, Debug)]
 struct FormerArgs {
     /// Address and port to listen on
@@ -86,7 +86,7 @@ fn parse_version(text: &str) -> Result<HeaderVersion, String> {
     }
 }
 
-/// Where to listen if nothing else is said, as `shardis proxy` does.
+/// The default address, as in `shardis proxy`.
 const HOST: &str = "127.0.0.1";
 const PORT: u16 = 6380;
 /// Seconds until an idle client is closed, as with nginx.

@@ -31,7 +31,7 @@ struct Known {
 pub(super) enum Addresses {
     /// There.
     One(Target),
-    /// To the first of these that answers, which are those of this host.
+    /// The target at the first of these addresses that answers.
     Any(String, Vec<SocketAddr>),
 }
 
@@ -42,7 +42,7 @@ impl Targets {
         Ok(Targets(places.into()))
     }
 
-    /// Where `node` is. From time to time, `resolver` is asked anew.
+    /// The place of `node`. From time to time, `resolver` is asked anew.
     pub(super) fn addresses(&self, node: usize, resolver: &Sender<Question>) -> Addresses {
         let (host, port, known) = match &self.0[node] {
             Place::Fixed(target) => return Addresses::One(target.clone()),

@@ -29,7 +29,7 @@ pub(super) struct Mailbox {
 }
 
 impl Mailbox {
-    /// Delivers `message` and wakes the worker. One that has stopped gets no mail.
+    /// Delivers `message` and wakes the worker. A worker that has stopped gets no messages.
     pub(super) fn send(&self, message: Message) {
         if self.sender.send(message).is_ok() {
             // Fails only if the descriptor is gone, and with it the worker.
@@ -129,7 +129,7 @@ impl Worker {
                 }
                 Event::Closed(conn, error) => self.lose(conn, &error, now),
             }
-            // At once: a paused connection must not be read in this turn either.
+            // Done at once: a paused connection must not be read in this turn either.
             self.perform(now);
         }
         while let Some((conn, next)) = self.dials.poll_late(now) {
@@ -141,7 +141,7 @@ impl Worker {
             self.core.handle_timeouts(&mut lock(&self.shared.nodes), now);
             self.perform(now);
         }
-        // Behind all that was closed: its places are free for new clients.
+        // Done after all closed connections: their places are free for new clients.
         self.read_mail(now);
         self.receive_pending_clients(now);
         self.report();

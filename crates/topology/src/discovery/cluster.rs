@@ -57,11 +57,11 @@ pub struct ClusterDiscovery {
     wanted: HashMap<Address, Instant>,
     /// Primaries that workers cannot use, and since when.
     down: HashMap<Address, Instant>,
-    /// The last answer was that of a node which sees no majority, or named a failed primary; since when it is so.
+    /// Time since which the last answer came from a node without a majority, or named a failed primary.
     is_troubled: Option<Instant>,
     /// Nodes that could not be asked, and when.
     failed_at: HashMap<Address, Instant>,
-    /// Addresses of ours at which another cluster answers: nothing is sent there.
+    /// Known addresses at which another cluster answers: nothing is sent there.
     strangers: HashSet<Address>,
 }
 
@@ -136,7 +136,7 @@ impl ClusterDiscovery {
             Wish::Up(address) => {
                 self.down.remove(&address);
                 self.failed_at.remove(&address);
-                // Somebody is there; whether it is who it was, only it can say.
+                // The connection is made, but only the node itself can say whether it is the known one.
                 self.note_hint(address);
             }
         }
@@ -208,9 +208,9 @@ impl ClusterDiscovery {
         let mut all: Vec<&Address> =
             known.iter().copied().chain(self.seeds.iter().filter(|seed| !known.contains(seed))).collect();
         all.retain(|address| !self.is_asked(address));
-        // A seed decides, so the order in which a table happens to give them must not.
+        // A seed decides, so the order of a hash table must not.
         all.sort_by_cached_key(|address| address.to_string());
-        // Of equals the first wins: which one that is, is left to chance.
+        // Of equals the first wins; which one that is, is random.
         let first = first % all.len().max(1) as u64;
         all.rotate_left(first as usize);
         let rank = |address: &&Address| {
@@ -348,7 +348,7 @@ impl ClusterDiscovery {
         self.rest_after(false, is_spare, now);
     }
 
-    /// A question is over. A spare one decides nothing if it was in vain, or while another is waited for.
+    /// Ends a question. A failed spare one decides nothing, nor does one while another is awaited.
     fn rest_after(&mut self, is_answered: bool, is_spare: bool, now: Instant) {
         if is_spare && !(is_answered && self.asking.iter().all(|asking| asking.is_spare)) {
             return;
@@ -369,7 +369,7 @@ impl ClusterDiscovery {
         self.failed_at.insert(address.clone(), now);
     }
 
-    /// Decides how long to wait after this question, from when it was begun.
+    /// Decides the pause after this question, from its beginning.
     fn rest(&mut self, is_answered: bool, now: Instant) {
         let has_fresh = self.addresses().any(|address| !self.failed_at.contains_key(address));
         let is_known = !self.findings.told().is_empty();

@@ -33,13 +33,13 @@ pub(super) struct Answer {
 /// A node as another one sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Member {
-    /// Its name for life, 40 letters; before Redis 4, where only CLUSTER SLOTS is allowed, its address.
+    /// Its permanent name of 40 letters; before Redis 4, where only CLUSTER SLOTS is allowed, its address.
     pub id: String,
     /// `None` if even the cluster does not know.
     pub address: Option<Address>,
     /// Of whom it is a replica.
     pub primary: Option<String>,
-    /// As of which epoch that is how things are; a replica has that of its primary.
+    /// The epoch of its state; a replica has that of its primary.
     pub epoch: u64,
     pub slots: Vec<RangeInclusive<u16>>,
     /// A majority says that it has failed.
@@ -60,9 +60,9 @@ pub(super) struct Asked<'a> {
 impl Replies {
     /// Makes sense of them; or says why there is none.
     ///
-    /// CLUSTER NODES tells as of which epoch each shard is as it is, and nothing else does: it is the frame. Where nodes are
-    /// to be reached, CLUSTER SHARDS (Redis 7) or CLUSTER SLOTS know better: they obey `cluster-preferred-endpoint-type`. If
-    /// only one of them may be asked, it has to do: then all of it is as of the node's current epoch.
+    /// Only CLUSTER NODES has the epoch of each shard, so it is the frame. CLUSTER SHARDS (Redis 7) or CLUSTER SLOTS have
+    /// better addresses: they obey `cluster-preferred-endpoint-type`. If only one of them may be asked, it has to do: all of it
+    /// then has the node's current epoch.
     pub(super) fn digest(&self, asked: Asked<'_>) -> Result<Answer, String> {
         let (epoch, is_ok) = parse_info(&self.info);
         let told = match (parse_shards(&self.shards, asked), &self.slots) {
@@ -86,7 +86,7 @@ impl Replies {
     }
 }
 
-/// Whether a node that says `reason` is no node of a cluster.
+/// Whether `reason` is the error of a node without a cluster.
 pub(super) fn is_no_cluster(reason: &str) -> bool {
     reason.contains("cluster support disabled")
 }
@@ -221,7 +221,7 @@ fn parse_slots(reply: &[u8], asked: Asked<'_>) -> Option<Vec<Member>> {
     (!nodes.is_empty()).then_some(nodes)
 }
 
-/// A node of CLUSTER SLOTS: endpoint, port, since Redis 4 its id, since 7 what else is known of it.
+/// A node of CLUSTER SLOTS: endpoint, port, since Redis 4 its id, since 7 further facts.
 fn parse_slot_node(node: &[u8], asked: Asked<'_>) -> Option<Member> {
     let mut parts = elements(node)?;
     let endpoint = text(parts.next()?);

@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// The joined map.
 #[derive(Debug)]
 pub(super) struct ClusterMap {
-    /// The highest current epoch that a node with a majority behind it told.
+    /// The highest current epoch that a node with a majority reported.
     epoch: u64,
     nodes: HashMap<Arc<str>, Known>,
     /// One entry for each slot.
@@ -107,7 +107,7 @@ impl ClusterMap {
         member.epoch >= known.epoch || is_adopted()
     }
 
-    /// Whether `answer` may say that something is *not*: it sees a majority, and has heard of all that we have heard of.
+    /// Whether `answer` may deny a known fact: its node sees a majority, and knows all epochs that we know.
     fn has_standing(&self, answer: &Answer) -> bool {
         answer.is_ok && answer.epoch >= self.epoch
     }
@@ -206,7 +206,7 @@ impl ClusterMap {
         View { epoch: epoch.unwrap_or_default(), shards }
     }
 
-    /// Primaries that can be asked and have not failed, by their names.
+    /// Primaries that are reachable and have not failed, by their names.
     fn newcomers(&self) -> Vec<&str> {
         let is_one = |known: &Known| known.primary.is_none() && known.address.is_some() && !known.is_failed;
         let mut ids: Vec<&str> =
@@ -239,7 +239,7 @@ impl ClusterMap {
         ShardSpec { name, primary, replicas, slots }
     }
 
-    /// Whether a primary with slots has failed, as a majority says.
+    /// Whether a primary with slots has failed by the view of a majority.
     pub(super) fn has_failed_primary(&self) -> bool {
         let has_failed = |owner: &str| self.nodes.get(self.heir(owner)).is_none_or(|known| known.is_failed);
         self.owners().into_iter().any(has_failed)

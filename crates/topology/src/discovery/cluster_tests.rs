@@ -96,7 +96,7 @@ fn hosts_are_the_names_that_the_cluster_announces() {
     for replies in [named, slots] {
         assert_eq!(shards(&digest(&replies, "127.0.0.1:21001", false).expect("valid")), expected);
     }
-    // `cluster-preferred-endpoint-type unknown-endpoint`: all are where we asked, at ports of their own.
+    // `cluster-preferred-endpoint-type unknown-endpoint`: all are at the host that was asked, at ports of their own.
     let expected = [
         "nat.example.org:21001 [nat.example.org:21004] 0-5460",
         "nat.example.org:21002 [nat.example.org:21005] 5461-10922",
@@ -307,7 +307,7 @@ fn an_answer_may_be_older_in_one_shard_and_newer_in_another() {
 fn a_lower_epoch_is_believed_only_where_it_must_be_right() {
     let known = answer(9, &[member("a", "", 9, &[(0, 9)]), member("b", "", 2, &[(10, 19)])]);
     let taken = member("b", "", 2, &[(9, 19)]);
-    // Somebody who has not heard yet that a has slot 9.
+    // A node that does not know yet that a has slot 9.
     let lagging = answer(9, &[member("a", "", 9, &[(0, 8)]), taken.clone()]);
     let kept = ["a:1 [] 0-9", "b:1 [] 10-19"].map(str::to_owned).to_vec();
     assert_eq!(joined(&[&known, &lagging]), (kept.clone(), Verdict::Outdated));
@@ -319,11 +319,11 @@ fn a_lower_epoch_is_believed_only_where_it_must_be_right() {
     let all = member("b", "", 2, &[(0, 19)]);
     let forgotten = answer(9, std::slice::from_ref(&all));
     assert_eq!(joined(&[&known, &forgotten]), (vec!["b:1 [] 0-19".to_owned()], Verdict::Joined));
-    // But not by one who was cut off since before a came.
+    // A node that was isolated since before a came cannot forget it.
     for cut_off in [Answer { is_ok: false, ..forgotten.clone() }, Answer { epoch: 8, ..forgotten }] {
         assert_eq!(joined(&[&known, &cut_off]), (kept.clone(), Verdict::Outdated));
     }
-    // Nor by one who has not heard of a yet, of whom we know from one that is cut off since.
+    // Nor can a node that does not know a yet, which is known from one that is isolated since.
     let early = answer(8, &[all]);
     let cut_off = Answer { is_ok: false, ..known };
     assert_eq!(joined(&[&early, &cut_off, &early]), (kept, Verdict::Outdated));
@@ -710,8 +710,8 @@ impl Model {
         self.record();
     }
 
-    /// The answer of a node that has heard of each other one at some time, and that may be cut off. Of itself it knows
-    /// all, unless it is.
+    /// The answer of a node with the knowledge that it had of each other one at some time, and that may be isolated. Unless it
+    /// is, it knows all of itself.
     fn lagging(&mut self, asked: &str, since: usize) -> Answer {
         let newest = self.history.len() - 1;
         let is_cut_off = self.prng.one_in(3);

@@ -8,7 +8,7 @@ use stdx::Instant;
 /// Results of either machine.
 #[derive(Debug, Default)]
 pub(super) struct Findings {
-    /// The shards that were given out last; none before the first primary is known.
+    /// The shards that were reported last; none before the first primary is known.
     told: Vec<ShardSpec>,
     view: Option<View>,
     /// The last complaint about each address, which is not repeated.
@@ -45,7 +45,7 @@ impl Findings {
         true
     }
 
-    /// Complains about the node at `address`, unless that was the last complaint about it.
+    /// Reports a fault of the node at `address`, unless it was the last one reported.
     pub(super) fn complain(&mut self, address: &Address, news: News) {
         if self.complaints.len() >= COMPLAINTS_MAX {
             self.complaints.clear();
@@ -56,7 +56,7 @@ impl Findings {
         }
     }
 
-    /// Ends the complaint about `address`: the next one is reported again.
+    /// Ends the fault of `address`: the next one is reported again.
     pub(super) fn forgive(&mut self, address: &Address) {
         self.complaints.remove(address);
     }

@@ -17,7 +17,7 @@ pub enum News {
     },
     /// Something is other than before, in words.
     Changed(String),
-    /// Nobody gives an answer that can be used; said once for each address and reason.
+    /// No node gives a usable answer; reported once for each address and reason.
     NoAnswer {
         /// The address asked.
         address: Address,
@@ -74,7 +74,7 @@ pub fn changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     lines
 }
 
-/// Which slots moved from whom to whom, one line for each pair.
+/// Moved slots, one line for each source and target.
 fn slot_changes(before: &[ShardSpec], after: &[ShardSpec]) -> Vec<String> {
     let (before, after) = (owners(before), owners(after));
     let mut moved: BTreeMap<(&str, &str), (usize, u16)> = BTreeMap::new();

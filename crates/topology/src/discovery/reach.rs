@@ -2,17 +2,16 @@
 
 use crate::{Address, NodeSpec};
 
-/// The address of `host` and `port`, if both can be one.
+/// The address of `host` and `port`, if both are valid.
 pub(super) fn tcp(host: &str, port: u64) -> Option<Address> {
     let text = if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") };
     let node = text.parse::<NodeSpec>().ok()?;
-    // A leading slash would be a path, and a node must not set the options that an operator may write behind an
-    // address.
+    // A leading slash would be a path. And a node must not set the options that an operator may write behind an address.
     let is_plain = matches!(node.address, Address::Tcp { .. }) && node == NodeSpec::at(node.address.clone());
     is_plain.then_some(node.address)
 }
 
-/// The address at `port` of a node that tells its host as `told`, or, in its place, the address `ip`.
+/// The address at `port` of a node that reports its host as `told`, or, in its place, the address `ip`.
 ///
 /// Nothing (a nil, an empty text) means the host that was asked. It comes from Redis 7's `cluster-preferred-endpoint-type
 /// unknown-endpoint`, and from a node that does not know its own address. `?` is that of a node which should have a host name
@@ -26,7 +25,7 @@ pub(super) fn resolve(told: Option<&str>, ip: Option<&str>, port: u64, asked: &A
     match (host, asked) {
         (Some(host), _) => tcp(host, port),
         (None, Address::Tcp { host, .. }) => tcp(host, port),
-        // Over a unix socket there is no host to go by; such a node is of this machine.
+        // Over a unix socket there is no host to use; such a node is on this machine.
         (None, _) => tcp("127.0.0.1", port),
     }
 }

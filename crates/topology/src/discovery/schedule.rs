@@ -18,9 +18,9 @@ pub(super) struct Schedule {
 /// Length of a pause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Rest {
-    /// While a replica that was chosen obeys: what the old primary takes until that is noticed is lost.
+    /// Pause while a chosen replica has not obeyed yet: writes that the old primary accepts in the meantime are lost.
     Quick,
-    /// While a primary is down, or is being replaced, or an answer is late.
+    /// Pause while a primary is down, or is being replaced, or an answer is late.
     Short,
     /// While something is wrong that does not seem to end.
     Long,
@@ -28,24 +28,24 @@ pub(super) enum Rest {
     Usual(Duration),
 }
 
-/// The shortest pause between two looks that nothing but wishes ask for: redirects arrive by the thousand while slots move,
-/// and each was followed already.
+/// The shortest pause between two looks that only wishes ask for. Redirects arrive by the thousand while slots move, and each
+/// was followed already.
 const WISH_PAUSE: Duration = Duration::from_millis(100);
 /// The pause between two looks while a primary is down; half of it is random. It is short against the 250 ms within which
 /// requests must flow again after a promotion. Twenty questions a second are no load for a node.
 const SHORT_PAUSE: Duration = Duration::from_millis(50);
-/// The pause between two looks at a replica that was chosen, half of it left to chance. One that was frozen or is gone is not asked
-/// so for long.
+/// The pause between two looks at a chosen replica; half of it is random. The time of such looks is limited for a replica that
+/// is frozen or gone.
 const QUICK_PAUSE: Duration = Duration::from_millis(5);
-/// From the beginning of a failover on: the vote takes a second or two, and then the order goes out within some tenths of one.
+/// Time from the beginning of a failover: the vote takes a second or two, and then the order follows within some tenths of one.
 const QUICK_FOR: Duration = Duration::from_secs(5);
-/// Failovers are over by then, or will not come: the usual patience of nodes is 15 seconds, and few make it a minute.
+/// Time after which a failover is over or will not come: the usual patience of nodes is 15 seconds, and few have a minute.
 const SHORT_FOR: Duration = Duration::from_secs(120);
 /// The pause after that.
 pub(super) const LONG_PAUSE: Duration = Duration::from_millis(500);
 
 impl Rest {
-    /// As long as a replica that was chosen in a failover that began `since` then does not obey.
+    /// The pause while a replica that was chosen in a failover from `since` on does not obey.
     pub(super) fn in_failover(since: Instant, now: Instant) -> Rest {
         if now.since(since) < QUICK_FOR {
             return Rest::Quick;
@@ -53,7 +53,7 @@ impl Rest {
         Rest::in_trouble(Some(since), now).unwrap_or(Rest::Short)
     }
 
-    /// As long as something is wrong `since` then, if anything is.
+    /// The pause while there is a fault since `since`, if any.
     pub(super) fn in_trouble(since: Option<Instant>, now: Instant) -> Option<Rest> {
         let is_lasting = now.since(since?) >= SHORT_FOR;
         Some(if is_lasting { Rest::Long } else { Rest::Short })

@@ -13,8 +13,8 @@
 //! Once a newer claim names another node, the old one gets no writes any more. That holds even if the new one does not answer
 //! yet: writes that the old one acknowledged would be lost.
 //!
-//! Sentinels that were not named are heard like others, once their run ids agree with those that the named ones
-//! announce. A majority means one of the named sentinels: the operator knows how many there are.
+//! Sentinels that were not configured count like others, once their run ids agree with those that the configured ones announce.
+//! A majority means one of the configured sentinels: the operator knows their number.
 
 use super::cluster_answer::text;
 use super::findings::Findings;
@@ -67,7 +67,7 @@ pub struct SentinelDiscovery {
 #[derive(Debug)]
 struct Sentinel {
     address: Address,
-    /// Its run id by other sentinels, if it was discovered: it is not heard before it has said that this is its name.
+    /// Its run id by other sentinels, if it was discovered: it does not count before it has reported this id.
     told_id: Option<String>,
     /// Its run id by itself, since Redis 6.2.
     id: Option<String>,
@@ -79,7 +79,7 @@ struct Sentinel {
     /// The connection for messages.
     feed: Option<Id>,
     feed_at: Instant,
-    /// A PING was sent over it, and nothing has come since.
+    /// Set if a PING was sent over it, and nothing has come since.
     is_pinged: bool,
     /// Its last claims, by name.
     claims: Vec<Option<Claim>>,
@@ -89,7 +89,7 @@ struct Sentinel {
 
 /// Shortest time between two attempts to connect to a feed.
 const FEED_PAUSE: Duration = Duration::from_millis(500);
-/// Sentinels are silent as long as all is well. One that does not answer a PING after this is not there any more.
+/// Sentinels are silent while all is well. One that does not answer a PING within this time is gone.
 const FEED_SILENCE: Duration = Duration::from_secs(5);
 /// The most sentinels that are asked though they are not configured. Nobody runs more than a handful, and each costs two
 /// connections.
@@ -155,7 +155,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// Asks nodes, and gives out what follows from the time alone.
+    /// Asks nodes, and acts on the time alone.
     fn tend_shards(&mut self, now: Instant) {
         let due = self.shards.iter_mut().filter(|shard| shard.due() <= now);
         due.for_each(|shard| shard.handle_time(&mut self.talks, now));
@@ -191,7 +191,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// Makes the connection for messages, or sees whether it is alive.
+    /// Makes the connection for messages, or checks whether it is alive.
     fn tend_feed(&mut self, index: usize, now: Instant) {
         let sentinel = &mut self.sentinels[index];
         sentinel.feed_at = now;
@@ -312,7 +312,7 @@ impl SentinelDiscovery {
         self.tend_shards(now);
     }
 
-    /// Asks those too of whom named sentinels tell, and none of whom they do not tell any more. The last claim of a
+    /// Asks also the sentinels that configured ones report, and none that they do not report any more. The last claim of a
     /// silent sentinel still counts for this.
     fn meet_fellows(&mut self) {
         let is_named = |fellow: &Fellow| {
@@ -322,7 +322,7 @@ impl SentinelDiscovery {
                     || sentinel.address.canonical() == fellow.address.canonical()
             })
         };
-        // Before Redis 6.2 a sentinel that was named by a host name cannot be told from one that was found.
+        // Before Redis 6.2 a sentinel that was configured by a host name looks like one that was found.
         let tellers = self.sentinels.iter().filter(|sentinel| sentinel.is_named() && sentinel.id.is_some());
         let mut fellows: Vec<Fellow> = tellers
             .flat_map(|sentinel| &sentinel.fellows)
@@ -365,7 +365,7 @@ impl SentinelDiscovery {
         }
     }
 
-    /// A message: whatever it says about one of our names, that sentinel is asked. The message itself is not believed.
+    /// Handles a message: if it names one of ours, that sentinel is asked. The message itself is not believed.
     fn take_message(&mut self, index: usize, reply: &[u8], now: Instant) {
         let sentinel = &mut self.sentinels[index];
         sentinel.feed_at = now;
@@ -413,7 +413,7 @@ impl SentinelDiscovery {
         self.decide(now);
     }
 
-    /// Decides how long not to ask a sentinel that has answered.
+    /// Decides the pause after a sentinel's answer.
     fn rest(&mut self, index: usize, now: Instant) {
         let since = self.shards.iter().filter_map(Shard::trouble).min();
         let rest = Rest::in_trouble(since, now).unwrap_or(Rest::Usual(self.period));
@@ -443,7 +443,7 @@ impl Sentinel {
         self.told_id.is_none()
     }
 
-    /// Whether it may be heard: a stranger may have taken the address of one that was found.
+    /// Whether it counts: a stranger may have taken the address of one that was found.
     fn is_itself(&self) -> bool {
         self.is_named() || self.id == self.told_id
     }
@@ -474,7 +474,7 @@ impl Sentinel {
     }
 }
 
-/// Whether the sentinel at `index` counts where most decide: it was named, and not under another address before.
+/// Whether the sentinel at `index` counts for a majority: it was configured, and not under another address before.
 fn has_vote(sentinels: &[Sentinel], index: usize) -> bool {
     let sentinel = &sentinels[index];
     let is_again = |other: &Sentinel| other.id.is_some() && other.id == sentinel.id;

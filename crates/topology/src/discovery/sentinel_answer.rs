@@ -12,9 +12,9 @@ use std::collections::HashMap;
 pub(super) struct Claim {
     /// The primary.
     pub address: Address,
-    /// As of which failover: each gets a higher one, which a majority of sentinels has to grant.
+    /// Epoch of the failover: each gets a higher one, which a majority of sentinels has to grant.
     pub epoch: u64,
-    /// Replicas that can be used, as far as the sentinel knows.
+    /// Usable replicas, as far as the sentinel knows.
     pub replicas: Vec<Address>,
     /// Whether it is carrying out a failover, or wants to.
     pub is_failing_over: bool,
@@ -162,7 +162,7 @@ pub(super) fn is_subscribed(reply: &[u8]) -> bool {
     elements(reply).and_then(|mut parts| parts.next()).and_then(text).as_deref() == Some("psubscribe")
 }
 
-/// Whether `reply` is a message that says something about one of `names`.
+/// Whether `reply` is a message about one of `names`.
 pub(super) fn is_about(reply: &[u8], names: &[String]) -> bool {
     let message = elements(reply).and_then(|parts| parts.last()).and_then(text);
     message.is_some_and(|message| message.split(' ').any(|word| names.iter().any(|name| name == word)))

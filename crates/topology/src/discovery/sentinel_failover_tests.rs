@@ -16,7 +16,7 @@ fn choose(said: &Said, heir: Option<&'static str>) {
     said.borrow_mut().heir = heir;
 }
 
-/// The sentinel at `by` fails `one` over, has chosen `heir`, and says so.
+/// The sentinel at `by` fails `one` over, has chosen `heir`, and reports it.
 fn announce(world: &mut World<'_>, (by, said): (&str, &Said), heir: &'static str) {
     choose(said, Some(heir));
     let (host, port) = heir.rsplit_once(':').expect("host:port");
@@ -33,7 +33,7 @@ fn failover(world: &World<'_>) -> Vec<String> {
     all
 }
 
-/// A primary that lives on is being replaced by `c:1`, as the second sentinel says, and `c:1` has been promoted.
+/// A live primary is being replaced by `c:1`, by the second sentinel's report, and `c:1` has been promoted.
 fn promoted<'a>() -> (World<'a>, [Said; 3]) {
     let (mut world, all) = world();
     announce(&mut world, ("s:2", &all[1]), "c:1");
@@ -145,7 +145,7 @@ fn failover_of_a_wrong_node_or_without_agreement_is_ignored() {
     world.wish(Wish::Look);
     world.run_for(Duration::from_secs(5));
     assert_eq!(primaries(&world)[0], "a:1");
-    // One was elected after the other: which choice is the later, nothing tells.
+    // Two were elected one after the other: the order of their choices is unknown.
     claim(&all[1], "a:1", 5);
     choose(&all[2], Some("d:1"));
     world.wish(Wish::Look);
@@ -245,7 +245,7 @@ fn uninformed_majority_does_not_revert_a_failover() {
     assert_eq!(primaries(&world)[0], "c:1", "two of three say a:1, as they did before");
 }
 
-/// One sentinel that was named, and two of which it tells.
+/// One configured sentinel, and two that it reports.
 fn found<'a>() -> (World<'a>, [Said; 3]) {
     let mut world = World::new(discovery(&["s:1"], &["one"]));
     let all = [(); 3].map(|()| said(&[("one", "a:1", 0)]));
@@ -299,7 +299,7 @@ fn unmentioned_discovered_sentinel_is_forgotten() {
     world.kill("s:3");
     world.run_for(Duration::from_secs(30));
     assert_eq!(asked(&world, "s:3"), before);
-    // Two that were found say something older than the one that was named.
+    // Two found sentinels report an older state than the configured one.
     let (mut world, all) = found();
     claim(&all[0], "c:1", 7);
     world.run_for(Duration::from_secs(30));
@@ -414,7 +414,7 @@ impl<'a> Drama<'a> {
                 let leader = self.below(3);
                 if self.is_up[leader] && self.all[leader].borrow().claims["one"] == (NODES[primary], epoch) {
                     choose(&self.all[leader], Some(NODES[index]));
-                    // By mistake it may be one already; then there is nothing to obey.
+                    // By mistake it may be a primary already; then there is nothing to obey.
                     self.failover = Some((leader, index, self.roles.borrow()[index]));
                 }
             }
@@ -448,7 +448,7 @@ impl<'a> Drama<'a> {
                 self.world.put(SENTINELS[index], sentinel(&self.all[index]));
             }
             (7, None) if index != primary => {
-                // An operator's mistake, or its end; or the demotion of one that was the primary.
+                // An operator's mistake, or its end; or the demotion of a former primary.
                 let role = self.roles.borrow()[index];
                 self.roles.borrow_mut()[index] = !role;
             }

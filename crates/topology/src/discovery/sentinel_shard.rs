@@ -32,7 +32,7 @@ pub(super) struct Shard {
     word: Word,
     probe: Probe,
     heir: Option<Heir>,
-    /// The primary cannot be used, as workers say, or as it says itself; since when.
+    /// Time since which the primary is unusable, by workers or by its own report.
     trouble: Option<Instant>,
     /// A sentinel is carrying out a failover; since when.
     failover: Option<Instant>,
@@ -40,7 +40,7 @@ pub(super) struct Shard {
     older: Option<Instant>,
 }
 
-/// Whether the claim's node has said that it is a primary.
+/// Whether the claim's node has reported that it is a primary.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Word {
     /// The node has not reported its role, or has reported another.
@@ -154,7 +154,7 @@ impl Shard {
         self.trouble = if self.word == Word::Given { None } else { Some(now) };
     }
 
-    /// Sees whether a failover is under way, and whom it makes the primary.
+    /// Checks whether a failover is under way, and which replica it promotes.
     fn follow_failover(&mut self, said: &[Said<'_>], talks: &mut Talks, now: Instant) {
         let Some(known) = &self.claim else { return };
         // A failover from another primary than ours, or from before ours was chosen, is out of date.
@@ -163,7 +163,7 @@ impl Shard {
         self.failover = if is_under_way { self.failover.or(Some(now)) } else { None };
         let mut choices = agreeing().filter_map(|said| Some((said.claim.heir.clone()?, said.by.clone())));
         let first = choices.next();
-        // Where two have been chosen, one after the other, nothing tells which choice is the later.
+        // Where two have been chosen, one after the other, the order of the choices is unknown.
         let choice = first.filter(|(address, _)| choices.all(|(other, _)| other == *address));
         let Some(heir) = &mut self.heir else {
             self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Chosen));
@@ -186,7 +186,7 @@ impl Shard {
                     heir.standing = Standing::Recalled;
                 }
             }
-            // The sentinel that has chosen it says something else. The choice of another may be a primary by now.
+            // The sentinel that has chosen it reports another state. The choice of another may be a primary by now.
             (choice, _) if is_meant == Some(false) => {
                 self.drop_heir(talks);
                 self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Recalled));
@@ -224,18 +224,18 @@ impl Shard {
         heir.min(self.probe_due())
     }
 
-    /// When the claim's node is to be asked: as long as it is no primary yet, and no other is.
+    /// Time of the next question to the claim's node: while neither it nor another is a primary.
     fn probe_due(&self) -> Instant {
         let is_wanted = self.claim.is_some() && self.word != Word::Given && !self.is_superseded();
         if is_wanted { self.probe.due() } else { Instant::NEVER }
     }
 
-    /// Whether the claim's node gets no requests, whatever it says of itself.
+    /// Whether the claim's node gets no requests, even if it reports that it is a primary.
     fn is_superseded(&self) -> bool {
         self.heir.as_ref().is_some_and(|heir| heir.standing != Standing::Chosen)
     }
 
-    /// Asks the primary whether it still is one, unless that was asked a moment ago.
+    /// Asks the primary for its role, unless that was done a moment ago.
     pub(super) fn try_out(&mut self, talks: &mut Talks, now: Instant) {
         let (probe, address) = match (&mut self.heir, &self.claim) {
             (Some(heir), _) if heir.standing == Standing::Promoted => (&mut heir.probe, &heir.address),
@@ -304,7 +304,7 @@ impl Shard {
         }
     }
 
-    /// Whether the node at `address` gets its requests, or would if it said that it is a primary.
+    /// Whether the node at `address` gets its requests, or would after it reported that it is a primary.
     pub(super) fn is_led_by(&self, address: &Address) -> bool {
         self.is_chief(address) || self.claim.as_ref().is_some_and(|claim| claim.address == *address)
     }

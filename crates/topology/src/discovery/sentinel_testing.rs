@@ -1,4 +1,4 @@
-//! Sentinels and nodes that say what a test wants them to say.
+//! Sentinels and nodes with the answers that a test sets.
 
 use super::reach::tcp;
 use super::testing::{World, array, bulk};
@@ -37,7 +37,7 @@ pub(super) fn said(claims: &[(&'static str, &'static str, u64)]) -> Said {
     Rc::new(RefCell::new(Words { claims, ..Words::default() }))
 }
 
-/// From now on it says of `one` that this is the primary.
+/// From now on it reports this primary of `one`.
 pub(super) fn claim(said: &Said, at: &'static str, epoch: u64) {
     said.borrow_mut().claims.insert("one", (at, epoch));
 }
@@ -124,7 +124,7 @@ pub(super) fn seeded(sentinels: &[&str], names: &[&str], seed: u64) -> Discovery
     Discovery::Sentinel(Box::new(SentinelDiscovery::new(settings)))
 }
 
-/// Three sentinels that say the same of two names, and the primaries; all know all.
+/// Three sentinels that agree on two names and their primaries; all know all.
 pub(super) fn world<'a>() -> (World<'a>, [Said; 3]) {
     let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one", "two"]));
     let all = [(); 3].map(|()| said(&[("one", "a:1", 0), ("two", "b:1", 0)]));

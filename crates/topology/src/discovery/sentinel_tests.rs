@@ -1,4 +1,4 @@
-//! Real answers of Redis 7.0.15's sentinels taken apart, and a machine among sentinels that agree, disagree, and die.
+//! Real answers of Redis 7.0.15's sentinels as parsed, and a machine among sentinels that agree, disagree, and die.
 
 use super::sentinel_answer::{NoClaim, Role, is_about, parse, parse_role};
 use super::sentinel_testing::{
@@ -92,7 +92,7 @@ fn a_message_leads_to_the_new_primary_at_once() {
     assert!(world.news.contains(&News::Changed("shard one: primary was a:1, is c:1".to_owned())));
 }
 
-/// A sentinel that starts anew answers questions half a second before it is listened to again.
+/// A restarted sentinel answers questions half a second before discovery subscribes to it again.
 #[test]
 fn state_is_asked_for_after_a_missed_event() {
     let (mut world, all) = world();
@@ -166,7 +166,7 @@ fn older_claim_needs_a_majority_without_contradiction() {
     claim(&all[0], "a:1", 4);
     world.run_for(Duration::from_secs(30));
     assert_eq!(primaries(&world)[0], "c:1");
-    // Two are gone, and the one that is left is the one that was cut off.
+    // Two are gone, and the remaining one was the isolated one.
     world.kill("s:2");
     world.kill("s:3");
     world.run_for(Duration::from_secs(30));
@@ -191,7 +191,7 @@ fn equals_are_decided_by_most() {
     assert_eq!(primaries(&world), ["a:1"]);
 }
 
-/// Whatever epoch it claims: nothing is written to a node that does not call itself a primary.
+/// Whatever epoch it claims, a node that does not report itself as a primary gets no writes.
 #[test]
 fn a_lie_about_a_replica_moves_no_write_to_it() {
     let (mut world, all) = world();

@@ -1,6 +1,6 @@
-//! Conversations with nodes and sentinels: connect, say who we are, ask, take replies apart. Knows no question.
+//! Conversations with nodes and sentinels: connect, log in, ask, parse replies. Knows no question.
 //!
-//! A reply has a bound in bytes, and an answer one in time: who sends forever is given up as one who sends nothing.
+//! A reply has a bound in bytes, and an answer one in time. A peer that sends without end is given up like a silent one.
 
 use crate::Address;
 use resp::reply::{ReplyLimits, Scanner, is_error};
@@ -75,7 +75,7 @@ pub(super) enum Heard {
     Lost(String),
 }
 
-/// Bytes that the peer of a conversation gets first, if any.
+/// First bytes for the peer of a conversation, if any.
 #[derive(Clone, Default)]
 pub(super) struct Greetings {
     pub node: Option<Vec<u8>>,
@@ -90,7 +90,7 @@ pub(super) struct Talks {
 }
 
 struct Talk {
-    /// Requests that wait for the connection; `None` once it is there.
+    /// Requests that wait for the connection; `None` once it is made.
     waiting: Option<Vec<u8>>,
     /// The reply to the greeting is still to come.
     is_greeting: bool,
@@ -100,7 +100,7 @@ struct Talk {
     deadline: Instant,
 }
 
-/// A cluster of 4,096 nodes says some 2 MiB about itself, with every slot apart from its neighbours 4 MiB.
+/// A cluster of 4,096 nodes describes itself in some 2 MiB, with every slot apart from its neighbours in 4 MiB.
 const REPLY_BYTES_MAX: usize = 16 << 20;
 
 /// Limits of one reply.
@@ -126,7 +126,7 @@ impl Talks {
         conn
     }
 
-    /// Goes on with `request`. Nothing happens if the conversation is over.
+    /// Continues with `request`. Nothing happens if the conversation is over.
     pub(super) fn say(&mut self, conn: Id, request: &[u8], deadline: Instant) {
         let Some(talk) = self.talks.get_mut(conn) else { return };
         talk.deadline = deadline;

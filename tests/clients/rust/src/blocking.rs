@@ -144,7 +144,7 @@ fn counters_expiry(_: &World, conn: &mut Connection) {
     assert_eq!(conn.get("counter"), Ok(None::<String>));
 }
 
-/// Sends in one go what touches all shards, in order; then the same with an error in the middle.
+/// Sends a pipeline for all shards; then the same with an error in the middle.
 fn pipeline(_: &World, conn: &mut Connection) {
     let mut pipe = redis::pipe();
     for n in 0..500 {
@@ -249,7 +249,7 @@ fn errors(_: &World, conn: &mut Connection) {
     assert_eq!(conn.get("errors"), Ok("x".to_owned()));
 }
 
-/// A connection is for one thread, so each of fifty has its own.
+/// A connection serves one thread, so each of fifty has its own.
 fn concurrent(world: &World, _: &mut Connection) {
     std::thread::scope(|scope| {
         for task in 0..50 {
@@ -265,7 +265,7 @@ fn concurrent(world: &World, _: &mut Connection) {
     });
 }
 
-/// Takes the port for one node of a Redis Cluster, as programs do that are configured for one.
+/// Treats the port as one node of a Redis Cluster, as programs do that are configured for one.
 fn cluster(world: &World, _: &mut Connection) {
     let mut conn = world.cluster().get_connection().expect("a connection");
     for n in 0..100 {
@@ -324,7 +324,7 @@ fn waiting(world: &World, conn: &mut Connection) {
     assert_eq!(conn.brpop("blocking:none", 0.01), Ok(None::<[String; 2]>));
 }
 
-/// Subscribing makes a connection one that hears and does nothing else.
+/// A subscription turns a connection into a receiver that does nothing else.
 fn pubsub(world: &World, conn: &mut Connection) {
     let mut subscriber = world.connect();
     let mut heard = subscriber.as_pubsub();

@@ -1,7 +1,7 @@
 //! Typical uses of redis-rs against the given port: `redis-rs` with blocking connections, `redis-rs-async` with a multiplexed
 //! one on tokio. tests/clients/README.md defines its arguments and its output.
 //!
-//! A check is a function that panics where something is not as expected.
+//! A check is a function that panics on an unexpected result.
 
 mod blocking;
 mod multiplexed;
@@ -23,7 +23,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// The same address for a client that asks for RESP3, which this library does not by itself.
+    /// The same address for a client that asks for RESP3, which is not the library's default.
     pub(crate) fn with_resp3(&self) -> redis::Client {
         let info = self.client.get_connection_info().clone();
         let settings = info.redis_settings().clone().set_protocol(redis::ProtocolVersion::RESP3);
@@ -76,7 +76,7 @@ pub(crate) fn report(name: &str, outcome: Result<(), Box<dyn Any + Send>>) -> us
     1
 }
 
-/// Tells the harness that it may restart the proxy, and waits until it has.
+/// Reports that the proxy may be restarted, and waits until it was.
 pub(crate) fn wait_for_restart() {
     say("restart?");
     let mut line = String::new();
@@ -84,7 +84,7 @@ pub(crate) fn wait_for_restart() {
     assert_eq!(line, "restarted\n");
 }
 
-/// Numbers that are not all alike, so that a chunk which is missing or comes twice is noticed.
+/// Numbers that differ, so that a missing or doubled chunk is noticed.
 pub(crate) fn big_value(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
@@ -100,7 +100,7 @@ pub(crate) fn assert_once(names: impl IntoIterator<Item = String>, prefix: &str)
     assert!(first.is_none() && names.len() == 1000, "{} names; here they part: {first:?}", names.len());
 }
 
-/// The call must have been refused with these words in the error.
+/// Checks that the call was refused with these words in the error.
 #[track_caller]
 pub(crate) fn assert_refused<T: std::fmt::Debug>(outcome: redis::RedisResult<T>, words: &str) {
     let error = outcome.expect_err("it should be refused");

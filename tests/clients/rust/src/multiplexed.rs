@@ -142,7 +142,7 @@ async fn counters_expiry(_: World, mut conn: Conn) {
     assert_eq!(conn.get("counter").await, Ok(None::<String>));
 }
 
-/// Sends in one go what touches all shards, in order; then the same with an error in the middle.
+/// Sends a pipeline for all shards; then the same with an error in the middle.
 async fn pipeline(_: World, mut conn: Conn) {
     let mut pipe = redis::pipe();
     for n in 0..500 {
@@ -282,7 +282,7 @@ async fn hundred_requests(task: usize, mut conn: Conn) {
     }
 }
 
-/// Takes the port for one node of a Redis Cluster, as programs do that are configured for one.
+/// Treats the port as one node of a Redis Cluster, as programs do that are configured for one.
 async fn cluster(world: World, _: Conn) {
     let mut conn = world.cluster().get_async_connection().await.expect("a connection");
     for n in 0..100 {
