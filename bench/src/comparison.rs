@@ -83,7 +83,7 @@ pub struct Options {
 const PACED_ROUNDS: u32 = 5;
 
 impl Options {
-    /// Whether everything is measured, as a run is that the docs are made from.
+    /// Whether everything is measured, as for a run in the docs.
     fn is_full(&self) -> bool {
         !self.short && self.cells == "*" && self.contestants.is_empty()
     }
@@ -275,7 +275,7 @@ impl Entry {
         }
     }
 
-    /// The value of `outcome`, or `None`: then the entry says why, and others go on.
+    /// The value of `outcome`, or `None`: then the entry has the reason, and other contestants continue.
     fn note<T>(&mut self, outcome: Result<T>) -> Option<T> {
         match outcome {
             Ok(value) => Some(value),

@@ -1,4 +1,4 @@
-//! `cargo xtask failovers`: what clients feel when primaries die, freeze or hand over, and while slots are moved.
+//! `cargo xtask failovers`: latency of clients when primaries die, freeze or hand over, and while slots are moved.
 //!
 //! `shardis local` starts the topology and the proxy in front of it. Clients count up keys through the proxy and record the
 //! outcome of each request ([`ledger`]). One round after the other takes a shard's primary away ([`rounds`]). It looks at the

@@ -89,7 +89,7 @@ pub(super) enum Test {
 impl Test {
     pub(super) const ALL: [Test; 4] = [Test::Set, Test::Get, Test::Mset, Test::Mget];
 
-    /// As it is written in names of cells and in the generators' arguments.
+    /// The name in cells and in the generators' arguments.
     pub(super) fn name(self) -> &'static str {
         match self {
             Test::Set => "set",

@@ -136,7 +136,7 @@ fn shardis(name: &str, binary: &Path, role: Role, arguments: &[&str]) -> Contest
     Contestant { name: name.into(), kind: Kind::Shardis { binary: binary.into(), role, arguments } }
 }
 
-/// Builds `package` for release, and gives the binary of that name.
+/// Builds `package` for release, and returns the binary of that name.
 pub(super) fn build(package: &str) -> Result<PathBuf> {
     process::run(&mut cargo(["build", "--quiet", "--release", "--package", package]))?;
     Ok(target_dir().join("release").join(package))
@@ -182,7 +182,7 @@ impl Contestant {
             .map(|line| line.trim().into())
     }
 
-    /// The same, and the echo server gives the reply that `test` gets.
+    /// The same; the echo server sends the reply for `test`.
     pub(super) fn answering(&self, test: Test, value_bytes: u32) -> Contestant {
         let mut answering = self.clone();
         if let Kind::Echo { reply_bytes, .. } = &mut answering.kind {
@@ -191,7 +191,7 @@ impl Contestant {
         answering
     }
 
-    /// Starts it at `place`, in front of `nodes`, of which ports and process ids are given, with its files in `folder`.
+    /// Starts it at `place`, in front of `nodes` (ports and process ids), with its files in `folder`.
     pub(super) fn start(&self, place: Place, nodes: &[(u16, u32)], folder: &Path) -> Result<Started> {
         if let (Kind::Direct, [(port, id), ..]) = (&self.kind, nodes) {
             let family = vec![*id];

@@ -98,7 +98,7 @@ fn parse_benchmark(text: &str) -> Result<Closed> {
     parsed.with_context(|| format!("redis-benchmark said: {text}"))
 }
 
-/// Stores every key that `real` can ask for, by way of `port`.
+/// Stores every key that `real` can request, through `port`.
 pub(super) fn fill(real: Real, port: u16) -> Result<()> {
     let mut conn = TcpStream::connect((Ipv4Addr::LOCALHOST, port))?;
     let mut replies = BufReader::new(conn.try_clone()?);

@@ -38,7 +38,7 @@ pub(super) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, |cores| cores.get())
 }
 
-/// `program` at `place`. It gets SIGTERM when we end, however that comes about.
+/// `program` at `place`. It gets SIGTERM when this process ends for any reason.
 pub(super) fn placed(place: Place, program: &Path) -> Command {
     let mut placed = command("setpriv");
     placed.args(["--pdeathsig", "TERM"]);
@@ -57,7 +57,7 @@ pub(super) fn raise_open_files() -> Result<u64> {
     Ok(limit.current.unwrap_or(u64::MAX))
 }
 
-/// `id` and the processes that it started: nginx has a worker that does the work.
+/// `id` and the processes that it started: nginx has a worker that serves the clients.
 pub(super) fn family(id: u32) -> Vec<u32> {
     let path = format!("/proc/{id}/task/{id}/children");
     let children = read_to_string(path).unwrap_or_default();
@@ -115,7 +115,7 @@ fn parse_core_times(text: &str, core: usize) -> Option<CoreTimes> {
     Some(CoreTimes { busy: total - idle, total })
 }
 
-/// The name, the kernel and the state of this machine; nothing that tells whose it is.
+/// The name, the kernel and the state of this machine, without its owner.
 pub(super) fn describe() -> Result<Machine> {
     ensure!(cfg!(target_os = "linux"), "CPU times come from /proc: this needs Linux");
     let text = read_to_string("/proc/cpuinfo").context("/proc/cpuinfo")?;

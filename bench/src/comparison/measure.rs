@@ -55,7 +55,7 @@ pub(super) struct Rig {
     pub(super) loadgen: PathBuf,
     /// Where configuration files and logs of contestants are.
     pub(super) folder: PathBuf,
-    /// About how long one measurement takes, but for those at a fixed rate.
+    /// Approximate duration of one measurement, except at a fixed rate.
     pub(super) seconds: f64,
 }
 
@@ -89,7 +89,7 @@ impl Rig {
         (self.seconds / PACED_SHORTER).max(PACED_SECONDS_MIN)
     }
 
-    /// Starts `contestant` for `load`, fills its nodes, and finds out how much it takes.
+    /// Starts `contestant` for `load`, fills its nodes, and measures its throughput.
     pub(super) fn prepare(&self, contestant: &Contestant, load: &Load) -> Result<Ready> {
         let mut ready = Ready {
             contestant: contestant.clone(),
@@ -134,7 +134,7 @@ impl Rig {
         Ok(())
     }
 
-    /// The most requests per second that `ready` was seen to carry with the usual clients, one request at a time.
+    /// The highest measured throughput of `ready` with the usual clients, one request at a time.
     pub(super) fn most(&self, ready: &Ready, test: Test) -> Result<f64> {
         let started = ready.started.as_ref().context("it was not started")?;
         let real = usual(test, 1);
@@ -170,7 +170,7 @@ impl Rig {
                 words.extend(noise.split(' ').map(String::from));
                 ready.load = format!("loadgen {}", words.join(" "));
                 let mut figures = self.measure_open(started, &words, Place::Load)?;
-                // The neighbours' requests are not counted, so that a cost per request would be none.
+                // The neighbours' requests are not counted, so there is no cost per request.
                 figures.retain(|metric, _| matches!(metric, Metric::P50Us | Metric::P99Us | Metric::P999Us));
                 Ok(figures)
             }
@@ -291,7 +291,7 @@ impl Rig {
     }
 }
 
-/// The one that is in the middle by the proxy's time: a disturbed one would be taken off all rounds.
+/// The median by the proxy's time: a disturbed one would be subtracted from all rounds.
 fn middle(mut usages: Vec<Usage>) -> Usage {
     usages.sort_by(|left, right| left.proxy_ns.total_cmp(&right.proxy_ns));
     usages[usages.len() / 2]

@@ -13,8 +13,8 @@ use super::record::{Figures, Metric};
 /// The value of `--memory-max`: the heap that redis-sharding got.
 const BUDGET: &str = "--memory-max=20M";
 
-/// Clients that connect, ask once and then wait. Those who forward bytes have a connection to the node for each, so that
-/// 10,000 would be more open files than many machines permit.
+/// Clients that connect, ask once and then wait. Proxies that forward bytes have a connection to the node for each. 10,000
+/// would then be more open files than many machines permit.
 const IDLE_CLIENTS: u32 = 5_000;
 
 /// A transfer that takes longer has failed; a second is usual.
@@ -46,7 +46,7 @@ pub(super) fn measure(rig: &Rig, contestant: &Contestant, kind: Memory) -> Resul
     Ok(Measured { figures, command: started.command, load })
 }
 
-/// Runs loadgen against `started`, and takes from its report what `read` finds.
+/// Runs loadgen against `started`, and returns the figures that `read` finds in its report.
 fn generate(
     rig: &Rig,
     started: &Started,

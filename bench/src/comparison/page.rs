@@ -313,7 +313,7 @@ fn congestion_control(machine: &Machine) -> String {
     }
 }
 
-/// Everybody who takes part in some cell, in the order of the cells.
+/// All contestants of any cell, in the order of the cells.
 fn contestants(run: &Run) -> Vec<(String, Role)> {
     let mut found: Vec<(String, Role)> = Vec::new();
     for entry in run.cells.iter().flat_map(|cell| &cell.entries) {

@@ -88,7 +88,7 @@ pub(super) enum Metric {
     NodesCpuUsPerRequest,
     /// The part of the time that the proxy's processes ran, of one core.
     ProxyBusy,
-    /// The part of the time that the proxy's core did anything at all, also for others.
+    /// The part of the time in which the proxy's core was busy, even with other work.
     ProxyCoreBusy,
     /// The same of the core of the nodes and the load.
     LoadCoreBusy,

@@ -1,4 +1,4 @@
-//! Processes that are measured or give the load, and that end with us.
+//! Processes that are measured or give the load, and that end with this one.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read};
@@ -88,7 +88,7 @@ impl Drop for Child {
     }
 }
 
-/// A load generator with canned nodes of its own, which says where they are before it says anything else.
+/// A load generator with canned nodes of its own, whose addresses are its first output.
 pub(super) struct Generator {
     child: std::process::Child,
     output: BufReader<ChildStdout>,
@@ -167,8 +167,8 @@ impl Nodes {
         self.children.iter().map(|&(port, _)| load::commands_processed(port)).sum()
     }
 
-    /// Whether nodes that have something to do interrupt the generator, with which they share a core, or run when it has
-    /// nothing to do. The kernel sends a core an interrupt for the former, and on a virtual machine that takes 40 µs.
+    /// Whether busy nodes interrupt the generator, with which they share a core, or run when it is idle. For the former the
+    /// kernel sends a core an interrupt, and on a virtual machine that takes 40 µs.
     pub(super) fn set_interrupting(&self, interrupting: bool) -> Result<()> {
         let policy = if interrupting { "--other" } else { "--batch" };
         self.children.iter().try_for_each(|(_, child)| {

@@ -21,7 +21,7 @@ impl Spread {
         Some(Spread { median: f64::midpoint(below, above), min, max })
     }
 
-    /// Whether some measurement of one lies within those of the other.
+    /// Whether a measurement of one lies within those of the other.
     pub(super) fn overlaps(self, other: Spread) -> bool {
         self.min <= other.max && other.min <= self.max
     }

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use super::scene;
 
-/// Between two questions to a node: enough of them for a 99th percentile within a second, and few beside the load.
+/// Pause between two questions to a node: short enough for a 99th percentile within a second, and long beside the load.
 const PACE: Duration = Duration::from_millis(4);
 
 /// One answer.

@@ -17,7 +17,7 @@ use super::scene::{self, Scene};
 
 /// Keys that each client counts up in turn.
 const KEYS_PER_CLIENT: usize = 12;
-/// Between two requests of a client, on average. All share two cores with the nodes and the proxy: more would measure the
+/// Pause between two requests of a client, on average. All share two cores with the nodes and the proxy: more would measure the
 /// machine.
 pub(super) const PACE: Duration = Duration::from_millis(2);
 
@@ -267,11 +267,11 @@ fn note_refusal(shared: &Shared, text: String) {
     (refusals.count, refusals.last) = (refusals.count + 1, now);
 }
 
-/// By the contract of the proxy's errors: its words tell whether the request may have run.
+/// By the contract of the proxy's errors, the text says whether the request may have run.
 fn outcome_of(error: &str) -> Outcome {
     match error {
         _ if error.contains("outcome unknown") => Outcome::Unknown,
-        // redis-rs says these words in its own way: the first word of the error is its code.
+        // redis-rs changes the text: the first word of the error is its code.
         _ if error.contains("TRYAGAIN") || error.contains("TryAgain") => Outcome::Refused,
         _ if error.contains("CLUSTERDOWN") || error.contains("ClusterDown") => Outcome::Refused,
         _ => Outcome::Strange,

@@ -174,8 +174,9 @@ impl Report {
         )
     }
 
-    /// Whether all answers were true. Acknowledged writes may be lost where a primary died or froze: Redis replicates
-    /// behind its acknowledgement. And where a sentinel was asked: it promotes the replica while the old primary goes on.
+    /// Whether all answers were true. Acknowledged writes may be lost where a primary died or froze: Redis acknowledges before
+    /// it replicates. They may also be lost where a sentinel was asked: it promotes the replica while the old primary
+    /// continues.
     pub(super) fn check(&self) -> Result<()> {
         let Ledger { lost, doubled, strange, .. } = &self.ledger;
         ensure!(*doubled == 0, "{doubled} writes were applied twice");

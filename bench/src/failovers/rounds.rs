@@ -24,14 +24,14 @@ use super::strain::Strain;
 pub(crate) enum Kind {
     /// SIGKILL, and started again once another has its place.
     Killed,
-    /// SIGSTOP, and SIGCONT then: it does not know that it is none any more.
+    /// SIGSTOP, and SIGCONT later: the node does not know that it was replaced.
     Frozen,
     /// The primary gets the order to hand over, as for maintenance.
     Asked,
-    /// Nothing, for as long as it takes to replace one that was killed.
+    /// No fault, for as long as the replacement of a killed primary takes.
     #[value(skip)]
     Nothing,
-    /// Another that the proxy does not know is killed, and comes back.
+    /// A foreign node is killed, and comes back.
     #[value(skip)]
     Elsewhere,
 }
@@ -64,7 +64,7 @@ pub(super) struct Round {
     pub(super) kind: Kind,
     /// Until another node was the primary.
     pub(super) promoted_ms: f64,
-    /// From then on until a request to that shard succeeded; 0 if one did that was under way.
+    /// Time from then until a request to that shard succeeded; 0 if one did that was under way.
     pub(super) gap_ms: f64,
     pub(super) felt: Felt,
     /// Number of acknowledged writes that are missing.
@@ -76,7 +76,7 @@ pub(super) struct Round {
     pub(super) healthy: Healthy,
 }
 
-/// Refusals with the same words, and when the first and the last came, from the promotion on.
+/// Refusals with the same text, with the times of the first and the last, from the promotion on.
 #[derive(Debug, Serialize)]
 pub(super) struct Refused {
     pub(super) words: String,
@@ -88,7 +88,7 @@ pub(super) struct Refused {
 /// Latencies of the other shards in one round.
 #[derive(Debug)]
 pub(super) struct Healthy {
-    /// Until the shard in question was served again, and for [`QUIET`] at least.
+    /// Until the affected shard was served again, and for at least [`QUIET`].
     pub(super) outage: Sides,
     /// Until all was as before.
     pub(super) whole: Sides,
@@ -118,17 +118,16 @@ pub(super) struct Felt {
     pub(super) proxy_before: Strain,
 }
 
-/// While nothing happens, for comparison: before each round and after it. Both together are about as long as it takes to replace
-/// a primary.
+/// Quiet time for comparison: before each round and after it. Both together are about as long as the replacement of a primary.
 const QUIET: Duration = Duration::from_millis(1250);
 /// Pause between two requests that test whether a shard is served again.
 const TRIED_EVERY: Duration = Duration::from_millis(5);
 /// Approximate time in which a cluster replaces a primary, if a second of silence is enough for it.
 const REPLACED_IN: Duration = Duration::from_millis(2200);
-/// Until another must have become the primary, and the proxy must have found it.
+/// Time until another must have become the primary, and the proxy must have found it.
 const FOUND_IN: Duration = Duration::from_secs(60);
 
-/// Takes the primary of a pair away and waits until all is as it was.
+/// Takes the primary of a pair away and waits until the topology has settled.
 pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) -> Result<Round> {
     let pair = number % scene.pairs.len();
     let (primary, replica) = scene.settled(pair)?;
@@ -169,7 +168,7 @@ pub(super) fn play(scene: &mut Scene, load: &Load, number: usize, kind: Kind) ->
     })
 }
 
-/// From the one to the other in milliseconds, negative if the other is earlier.
+/// Time from one to the other in milliseconds, negative if the other is earlier.
 fn ms(from: Instant, until: Instant) -> f64 {
     (until.saturating_duration_since(from).as_secs_f64()
         - from.saturating_duration_since(until).as_secs_f64())
@@ -250,8 +249,8 @@ fn wait_for_promotion(scene: &Scene, node: usize, began: Instant) -> Result<Inst
     }
 }
 
-/// When the first request to the pair succeeded after `promoted`. All that is noted until then is added to `entries`. Clients of the
-/// pair may all wait for a node that answers nothing: so there are others who ask.
+/// Time at which the first request to the pair succeeded after `promoted`. Answers until then are added to `entries`. Clients
+/// of the pair may all wait for a node that is silent: so further ones ask.
 fn wait_until_served(
     load: &Load,
     pair: usize,
@@ -310,7 +309,7 @@ pub(super) fn reshard(scene: &mut Scene, load: &Load, slots: u32) -> Result<Move
     Ok(Moved { slots, took_ms, felt: Felt::of(&seen, &before, None) })
 }
 
-/// The pair that something happens to, and its nodes; `None`: nothing happens to any.
+/// The affected pair, and its nodes; `None` without a fault.
 type InQuestion = Option<(usize, [usize; 2])>;
 
 fn is_elsewhere(entry: &Entry, pair: InQuestion) -> bool {

@@ -1,4 +1,4 @@
-//! The processes: `shardis local` with all that it starts, and nodes that we killed and started again.
+//! The processes: `shardis local` with all its children, and nodes that were killed and started again.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -142,7 +142,7 @@ impl Scene {
         Ok(())
     }
 
-    /// Stops it, or lets it go on: its sockets stay open, and it answers nothing.
+    /// Stops it, or continues it: its sockets stay open, and it answers nothing.
     pub(super) fn freeze(&self, node: usize, is_frozen: bool) -> Result<()> {
         self.signal(node, if is_frozen { Signal::STOP } else { Signal::CONT })
     }
@@ -163,7 +163,7 @@ impl Scene {
         Ok(())
     }
 
-    /// The primary and the replica of a pair, once the one follows the other and everybody agrees.
+    /// The primary and the replica of a pair, once one follows the other and all parties agree.
     pub(super) fn settled(&self, pair: usize) -> Result<(usize, usize)> {
         let deadline = Instant::now() + SETTLED_IN;
         let [first, second] = self.pairs[pair].nodes;
@@ -174,7 +174,7 @@ impl Scene {
                 }
             }
             ensure!(Instant::now() < deadline, "the nodes of pair {pair} do not find together");
-            // All nodes are asked, over connections that are made for it: oftener, clients would feel it.
+            // All nodes are asked, over new connections: more often, clients would notice it.
             self.look_at(second, SETTLED_EVERY);
         }
     }
@@ -194,7 +194,7 @@ impl Scene {
         role(&self.nodes[node].address).is_some_and(|(role, _)| role == "master")
     }
 
-    /// Whether the node follows one, and has what that one has.
+    /// Whether the node follows another and has that one's data.
     fn follows(&self, node: usize) -> bool {
         role(&self.nodes[node].address).is_some_and(|(role, state)| role == "slave" && state == "connected")
     }
@@ -258,7 +258,7 @@ pub(super) struct Strangers {
 }
 
 impl Strangers {
-    /// Starts them. Their data is as little as that of the others.
+    /// Starts them, with as little data as the others have.
     pub(super) fn start() -> Result<Strangers> {
         let folder = target_dir().join(format!("strangers-{}", std::process::id()));
         std::fs::create_dir_all(&folder)?;
@@ -296,7 +296,7 @@ impl Strangers {
         format!("127.0.0.1:{}", self.ports[node])
     }
 
-    /// The primary is killed, its replica takes its place when `wait` is over, and it comes back as the replica.
+    /// The primary is killed, its replica replaces it after `wait`, and it comes back as the replica.
     pub(super) fn fail_over(&mut self, wait: impl FnOnce()) -> Result<()> {
         self.end(0)?;
         wait();
@@ -377,7 +377,7 @@ pub(super) fn connect(address: &str) -> Result<redis::Connection> {
     Ok(connection)
 }
 
-/// A node that is frozen does not answer: more than enough for one that is not.
+/// A frozen node does not answer: the timeout is more than enough for one that is not frozen.
 const ANSWERED_IN: Duration = Duration::from_secs(5);
 
 /// Between two looks at a node.

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::Serialize;
 
-/// Between two looks: a turn that kept clients waiting for as long as one of them notices would fill one.
+/// Pause between two looks: a turn that delays clients noticeably fills one.
 const EVERY: Duration = Duration::from_millis(5);
 
 /// Sums over all threads of the process until then, in nanoseconds.
@@ -32,14 +32,14 @@ pub(super) struct Watch {
 pub(super) struct Strain {
     /// Its use of one processor, in percent.
     pub(super) ran_percent: f64,
-    /// For how much of the time it could have run and none was free, in percent.
+    /// Part of the time in which it could have run and no processor was free, in percent.
     pub(super) waited_percent: f64,
-    /// The most that it had of one processor within some 5 ms, in percent.
+    /// The highest use of one processor within some 5 ms, in percent.
     pub(super) busiest_percent: f64,
 }
 
 impl Watch {
-    /// Watches the process `pid` until this ends. Elsewhere than on Linux it sees nothing.
+    /// Watches the process `pid` until this ends. On other systems than Linux it sees nothing.
     pub(super) fn start(pid: u32) -> Watch {
         let (looks, is_over) = (Arc::<Mutex<Vec<Look>>>::default(), Arc::<AtomicBool>::default());
         let (seen, over) = (Arc::clone(&looks), Arc::clone(&is_over));

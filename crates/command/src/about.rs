@@ -15,7 +15,7 @@ use crate::keys::{Args, is_word};
 use crate::lookup::{self, Resolved, all};
 use crate::sets::{Acl, Flags, KeyFlags};
 
-/// Answers `question`, which `request` asks with a number of arguments that fits: appends one reply, in RESP3 or RESP2.
+/// Answers `question` of `request`, whose number of arguments fits: appends one reply, in RESP3 or RESP2.
 pub fn write(question: About, request: &Request<'_>, resp3: bool, out: &mut Vec<u8>) {
     match question {
         About::All => write_all(resp3, out),
@@ -41,8 +41,7 @@ fn listed() -> impl Iterator<Item = &'static Command> + Clone {
     all().filter(|command| !command.is_hidden())
 }
 
-/// COMMAND: 190 KB that are always the same and that many client libraries ask for when they connect. They are put together
-/// once.
+/// The reply to COMMAND: 190 KB that never change, and that many client libraries request when they connect. It is built once.
 fn write_all(resp3: bool, out: &mut Vec<u8>) {
     static ALL: [OnceLock<Vec<u8>>; 2] = [OnceLock::new(), OnceLock::new()];
     let all = ALL[usize::from(resp3)].get_or_init(|| {

@@ -5,8 +5,8 @@
 /// The way of a command's requests to the nodes, and of its one reply to the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carry {
-    /// Byte for byte to the shard that owns the keys; refused with CROSSSLOT if they live on several shards. A request
-    /// without keys (`EVAL … 0`) goes to a shard of the core's choice.
+    /// Byte for byte to the shard that owns the keys; refused with CROSSSLOT if they live on several shards. A request without
+    /// keys (`EVAL … 0`) goes to a shard of the core's choice.
     Shard,
     /// As [`Carry::Shard`], unless the guard says no.
     ShardIf(Guard),
@@ -23,20 +23,19 @@ pub enum Carry {
     Cursor,
     /// To one shard of the core's choice: no key is named and all nodes give the same answer.
     AnyShard,
-    /// As [`Carry::Shard`], but a node may be long in answering: a client that has to wait does so over a connection of
-    /// its own.
+    /// As [`Carry::Shard`], but a node may take long: a client that has to wait does so over a link of its own.
     Blocking(Wait),
     /// MULTI and its commands: queued by the proxy, and sent to one shard in one piece.
     Transaction(Transaction),
-    /// To the shard that there is, if there is one only; else refused for this reason. It names databases.
+    /// To the only shard, if there is one shard; else refused for this reason. It names databases.
     OnlyShard(&'static str),
     /// Answered by the proxy itself.
     Here(Local),
-    /// Changes nodes for everybody: refused for this reason, unless the operator lets administration through.
+    /// Changes nodes for all clients: refused for this reason, unless the operator permits administration.
     Admin(&'static str, Admin),
     /// Not carried.
     Refused(Refusal),
-    /// No command by itself: the subcommands say. [`resolve`](crate::resolve) never gives it.
+    /// No command by itself: the subcommands decide. [`resolve`](crate::resolve) never returns it.
     Container,
 }
 
@@ -105,7 +104,7 @@ pub enum Report {
     LatencyHistogram,
     /// MEMORY STATS: sums, and of each ratio the largest.
     MemoryStats,
-    /// Texts for people: one, if all say the same, else one behind the other under the shards' names.
+    /// Texts for people: one, if all are equal, else one behind the other under the shards' names.
     Texts,
     /// CONFIG GET: each parameter's value; where shards differ, all values.
     Config,
@@ -128,7 +127,7 @@ pub enum Script {
     Function,
 }
 
-/// Where a command says for how long it waits. See [`Wait::patience`](crate::Wait::patience).
+/// Place of a command's wait time. See [`Wait::patience`](crate::Wait::patience).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wait {
     /// In seconds, as the last argument.
@@ -177,7 +176,7 @@ pub enum Admin {
 pub enum Guard {
     /// SORT and SORT_RO with a BY or GET pattern that names other keys: those may live on other shards.
     Patterns,
-    /// The database that they name must be one that the proxy has: a node may have more.
+    /// Commands whose named databases must exist in the proxy: a node may have more.
     Database(Naming),
 }
 
@@ -219,7 +218,7 @@ pub enum Local {
     ClientGetname,
     /// Name and version of the client's library; 7.2, accepted for new client libraries.
     ClientSetinfo,
-    /// The few settings that client libraries ask for; where administration is let through, those of the nodes.
+    /// The few settings that client libraries ask for; where administration is permitted, those of the nodes.
     ConfigGet,
     /// A primary without replicas.
     Role,
@@ -247,7 +246,7 @@ pub enum Local {
     Help,
     /// Resets the statistics of INFO.
     ResetStatistics,
-    /// READONLY (true) and READWRITE: noted, for CLIENT LIST, and of no consequence.
+    /// READONLY (true) and READWRITE: recorded for CLIENT LIST, without other effect.
     ReplicaReads(bool),
     /// `+OK`: it would change nothing here.
     Accepted,
@@ -311,7 +310,7 @@ pub enum ClientTask {
     Kill,
     /// Replies on, off, or off once.
     Reply,
-    /// NO-EVICT and NO-TOUCH: noted, for CLIENT LIST, and of no consequence.
+    /// NO-EVICT and NO-TOUCH: recorded for CLIENT LIST, without other effect.
     Switch,
     /// The target of redirected invalidations: always none.
     GetRedirect,
@@ -405,9 +404,9 @@ pub enum Refusal {
     Later(&'static str),
     /// Never, and why.
     Never(&'static str),
-    /// Not as long as the operator does not let administration through, and why.
+    /// Refused while the operator does not permit administration, for this reason.
     Admin(&'static str),
-    /// Clients have no business to know it, and it must not be learnt from a node either: the answer is that of an
-    /// unknown command. The text says why, for the documentation.
+    /// Unknown to clients, and not learnt from a node either: the reply is that of an unknown command. The text has the reason,
+    /// for the documentation.
     Unknown(&'static str),
 }

@@ -44,7 +44,7 @@ impl Command {
         if self.arity < 0 { len >= bound } else { len == bound }
     }
 
-    /// The place of the only key, if it is the same in all requests whose number of arguments fits: most commands.
+    /// The place of the only key, if it is the same in all requests whose number of arguments fits: so in most commands.
     #[inline]
     pub fn single_key(&self) -> Option<usize> {
         self.keys.single()
@@ -53,8 +53,8 @@ impl Command {
     /// Puts the positions of all keys of `request` into `positions`, in Redis's order. That is the order of the key specs,
     /// which in most commands is that of the arguments. A request without keys leaves the list empty and is no error.
     ///
-    /// An error means that the request makes no sense and Redis itself would complain: forward it to any shard. The
-    /// number of arguments must fit.
+    /// An error means that the request is invalid and Redis itself would refuse it: forward it to any shard. The number of
+    /// arguments must fit.
     pub fn keys(&self, request: &Request<'_>, positions: &mut Vec<usize>) -> Result<(), KeysError> {
         positions.clear();
         let found = self.visit_keys(&Args::from(request), &mut |at, _| positions.push(at));
@@ -64,8 +64,8 @@ impl Command {
         found
     }
 
-    /// Calls `found` with the place of each key of `request` and the use of it. On an error it may have been called
-    /// before: Redis takes such a request for one without keys.
+    /// Calls `found` with the place and the use of each key of `request`. Before an error it may have been called: Redis treats
+    /// such a request as one without keys.
     pub fn each_key(
         &self,
         request: &Request<'_>,
@@ -92,8 +92,8 @@ impl Command {
         }
     }
 
-    /// For commands that are split: whether each key of a request of `len` arguments has all that belongs to it. If
-    /// not (`MSET a 1 b`), Redis complains: forward it whole to any shard.
+    /// For commands that are split: whether each key of a request of `len` arguments has all of its arguments. If not (`MSET a
+    /// 1 b`), Redis refuses it: forward it whole to any shard.
     pub fn splits_evenly(&self, len: usize) -> bool {
         len.saturating_sub(1).is_multiple_of(self.split_step())
     }
@@ -133,7 +133,7 @@ impl Command {
         self.name.split_once('|').map_or(&*self.name, |(_, own)| own)
     }
 
-    /// Whether there is no such command as far as clients are concerned.
+    /// Whether the command is unknown to clients.
     pub fn is_hidden(&self) -> bool {
         matches!(self.carry, Carry::Refused(Refusal::Unknown(_)))
     }

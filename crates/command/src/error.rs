@@ -11,7 +11,7 @@ use crate::lookup::Resolved;
 const SHOWN_BYTES_MAX: usize = 128;
 
 impl Resolved<'_> {
-    /// Writes the error that `request` gets, and nothing if it is a command with a number of arguments that fits.
+    /// Writes the error for `request`, and nothing if it is a command with a fitting number of arguments.
     pub fn write_error(&self, out: &mut Vec<u8>, request: &Request<'_>) {
         match self {
             Resolved::Command(_) => {}
@@ -39,7 +39,7 @@ impl Refusal {
 }
 
 fn wrong_arity(out: &mut Vec<u8>, command: &Command) {
-    // A transaction whose end cannot be read has come to its end.
+    // A transaction whose end cannot be parsed has ended.
     let begins = if command.name == "exec" { "EXECABORT Transaction discarded because of:" } else { "ERR" };
     let text = format!("{begins} wrong number of arguments for '{}' command", command.name);
     encode::error(out, text.as_bytes());

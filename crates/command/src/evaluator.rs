@@ -3,8 +3,8 @@
 
 use resp::Request;
 
-/// An empty keyspace for one command. Values are brought together in it, the command runs, and its results are taken out
-/// again. Nothing in it outlives the command.
+/// An empty keyspace for one command. Values are copied into it, the command runs, and its results are taken out again. Nothing
+/// in it outlives the command.
 pub trait Evaluator {
     /// Stores the value of the DUMP `payload` under `key`, until `expires_at_ms` if it expires. A value that expired before now
     /// is left out. Returns false if the payload has an unknown form or version.

@@ -22,7 +22,7 @@ impl Guard {
 }
 
 impl Naming {
-    /// The databases that `request` names, up to the first thing that Redis refuses before it looks at more.
+    /// The databases in `request`, up to the first argument that Redis refuses before it reads on.
     pub fn databases(self, request: &Request<'_>) -> Vec<i64> {
         match self {
             Naming::Both => request.args().skip(1).filter_map(parse_i64).collect(),

@@ -105,9 +105,9 @@ pub enum ByHand {
     SortRo,
     /// MIGRATE: the key, or all behind KEYS.
     Migrate,
-    /// SET: the spec tells the key; whether it is read too hangs on the GET option.
+    /// SET: the spec finds the key; the GET option decides whether it is read too.
     SetFlags,
-    /// BITFIELD: the spec tells the key; its operations decide whether it is written.
+    /// BITFIELD: the spec finds the key; its operations decide whether it is written.
     BitfieldFlags,
 }
 
@@ -135,7 +135,7 @@ pub(crate) struct Args<'a> {
 }
 
 impl Keys {
-    /// `arity` is the command's: a place is certain only where the arity warrants that the argument is there.
+    /// `arity` is the command's: a place is certain only where the arity guarantees the argument.
     pub(crate) const fn new(specs: Cow<'static, [KeySpec]>, arity: i32) -> Keys {
         let single = match &specs {
             Cow::Borrowed(specs) => single(specs, arity),
@@ -155,8 +155,8 @@ impl Keys {
         self.specs.iter().any(|spec| !spec.flags.contains(KeyFlags::NOT_KEY))
     }
 
-    /// Calls `found` with the place and the flags of each key, in the order of the specs. On an error it may have been
-    /// called before.
+    /// Calls `found` with the place and the flags of each key, in the order of the specs. Before an error it may have been
+    /// called.
     pub(crate) fn visit(
         &self,
         args: &Args<'_>,
@@ -191,7 +191,7 @@ impl Keys {
     }
 }
 
-/// The place of the only key that `specs` find, if the arity warrants that it is there.
+/// The place of the only key that `specs` find, if the arity guarantees it.
 const fn single(specs: &[KeySpec], arity: i32) -> Option<usize> {
     let [spec] = specs else { return None };
     let (Begin::Index(at), Find::Range { last: 0, .. }) = (spec.begin, spec.find) else { return None };
@@ -200,7 +200,7 @@ const fn single(specs: &[KeySpec], arity: i32) -> Option<usize> {
 }
 
 impl Begin {
-    /// The first argument in question; `None` if the keyword is not there.
+    /// The first argument of the search; `None` if the keyword is missing.
     fn first(&self, args: &Args<'_>) -> Result<Option<usize>, KeysError> {
         match *self {
             Begin::Index(at) => Ok(Some(at)),
@@ -279,8 +279,8 @@ fn visit_sort(args: &Args<'_>, found: &mut impl FnMut(usize, KeyFlags)) {
     }
 }
 
-/// The key at its place, or all behind KEYS; both is an error that leaves none. Redis comes here only if its specs see
-/// a KEYS that something follows.
+/// The key at its place, or all keys behind KEYS; both is an error without keys. Redis uses this only if its specs see a KEYS
+/// that is not the last argument.
 fn visit_migrate(args: &Args<'_>, found: &mut impl FnMut(usize, KeyFlags)) {
     const FLAGS: KeyFlags = KeyFlags::of("RW access delete");
     let mut at = if behind_keyword(b"keys", -2, args).is_some() { 6 } else { args.len() };

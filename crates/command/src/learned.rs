@@ -98,7 +98,7 @@ fn text(element: &[u8]) -> Option<&[u8]> {
     }
 }
 
-/// A spec that cannot be understood becomes one that tells nothing, for which the command is refused.
+/// An invalid spec becomes one that finds nothing, for which the command is refused.
 fn parse_spec(spec: &[u8]) -> KeySpec {
     let flags = field(spec, b"flags").and_then(|flags| {
         words(flags, KeyFlags::default(), |set, word| set.and(KeyFlags::from_word(word).unwrap_or_default()))
@@ -141,7 +141,7 @@ fn parse_find(step: &[u8]) -> Option<Find> {
     }
 }
 
-/// The value of `name` in an array of names and values, which is how RESP2 sends what RESP3 has a type for.
+/// The value of `name` in an array of names and values: the form of RESP2 for a map.
 fn field<'a>(pairs: &'a [u8], name: &[u8]) -> Option<&'a [u8]> {
     let mut fields: Elements<'a> = reply::elements(pairs)?;
     while let (Some(key), Some(value)) = (fields.next(), fields.next()) {

@@ -27,7 +27,7 @@ pub enum Resolved<'t> {
 }
 
 impl Resolved<'_> {
-    /// Whether the request, which is refused, ends its client's transaction nevertheless: EXEC with arguments.
+    /// Whether the request, which is refused, still ends its client's transaction: EXEC with arguments.
     pub fn ends_transaction(&self) -> bool {
         matches!(self, Resolved::WrongArity(command) if command.carry == Carry::Transaction(Transaction::Execute))
     }
@@ -159,7 +159,7 @@ type Key = [u64; 3];
 /// The longest name that fits into a [`Key`]; the longest in the table has 20 bytes.
 const NAME_BYTES_MAX: usize = 23;
 
-/// Four times the names, so that a name seldom has to be looked for twice.
+/// Four times the names, so that few look-ups need a second step.
 const ENTRIES: usize = 1024;
 
 struct Entry {
@@ -255,7 +255,7 @@ impl Index {
     }
 }
 
-/// `name` in the form in which it is compared, or `None` if it is too long for a name of the table.
+/// `name` in the form for comparison, or `None` if it is too long for a name of the table.
 #[inline]
 const fn key(name: &[u8]) -> Option<Key> {
     if name.len() > NAME_BYTES_MAX {
@@ -303,7 +303,7 @@ const fn word(bytes: &[u8]) -> (u64, &[u8]) {
 const fn lower_case(word: u64) -> u64 {
     const EACH: u64 = 0x0101_0101_0101_0101;
     let low_bits = word & (0x7f * EACH);
-    // The high bit of each byte says: above `Z`; `A` or above; ASCII.
+    // The high bit of each byte means: above `Z`; `A` or above; ASCII.
     let above_z = low_bits + (0x7f - b'Z' as u64) * EACH;
     let from_a = low_bits + (0x80 - b'A' as u64) * EACH;
     let is_upper = (from_a ^ above_z) & !word & (0x80 * EACH);

@@ -40,7 +40,7 @@ impl Wait {
         }
     }
 
-    /// The places of the arguments that say for how long `request` waits. The last may be missing.
+    /// The places of the wait times in `request`. The last may be missing.
     fn places(self, request: &Request<'_>) -> impl Iterator<Item = usize> {
         let fixed = match self {
             Wait::Last | Wait::Replicas => Some(request.len() - 1),

@@ -35,7 +35,7 @@ impl fmt::Display for Server {
     }
 }
 
-/// From which version on a command is there; one without is in no version of that server.
+/// The first version with a command; a server without one never had it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Since {
     redis: Option<(u8, u8)>,

@@ -33,7 +33,7 @@ pub const fn name(text: &[u8]) -> u64 {
 const NAME_BYTES_MAX: usize = 8;
 /// Clears the bit that makes ASCII letters small.
 const UPPER_CASE: u64 = 0xdfdf_dfdf_dfdf_dfdf;
-/// A header line is a type, at most 19 digits and CR LF.
+/// A header line: a type, at most 19 digits and CR LF.
 const HEADER_BYTES_MAX: usize = 24;
 
 /// The bytes are no RESP request.
@@ -55,7 +55,7 @@ pub struct Framer {
     args: usize,
     /// Arguments that are not over.
     args_left: usize,
-    /// Bytes of the argument, its line end included, that are still to come.
+    /// Bytes of the argument, its line end included, that are missing.
     body_left: usize,
     /// The request's name as far as it came.
     name: u64,

@@ -9,9 +9,9 @@
 //! `Options` and a `run` that returns a report as JSON:
 //!
 //! - [`saturate`] keeps the proxy busy all the time (closed loop).
-//! - [`mod@open`] sends at a fixed rate whatever comes back (open loop).
+//! - [`mod@open`] sends at a fixed rate that does not depend on replies (open loop).
 //! - [`echo`] is the floor: the cost of reading, counting and answering on the driver that the proxy uses.
-//! - [`idle`], [`slow`] and [`large`] look at memory.
+//! - [`idle`], [`slow`] and [`large`] measure memory.
 //!
 //! `saturate` and `open` can run the nodes in their own thread, so that a machine of two cores has one for the proxy alone.
 //!

@@ -1,4 +1,4 @@
-//! Writes the keys that a run will read, through the target, before anything is measured.
+//! Writes the keys that a run will read, through the target, before the measurement.
 
 use crate::canned::FILL;
 use crate::closed::connect;

@@ -71,13 +71,13 @@ struct Client {
 pub struct Recorded {
     /// From the intended start to the reply.
     pub latencies: Latencies,
-    /// From the intended start to the sending: the generator's own lateness, which is in the latencies too.
+    /// Time from the intended start to the sending: the generator's own delay, which is in the latencies too.
     pub late: Latencies,
     /// Number of starts that were later than [`LATE_AFTER`].
     pub late_count: u64,
 }
 
-/// Later than this, the generator has a part in the latency that it reports.
+/// Delay from which on the generator has a part in the latency that it reports.
 pub const LATE_AFTER: Duration = Duration::from_micros(20);
 /// Limit of batches in flight. Above it the target does not carry the rate, and waiting longer would fill the memory.
 const IN_FLIGHT_MAX: usize = 1_000_000;
@@ -146,7 +146,7 @@ impl OpenLoop {
 
     fn send_due(&mut self, driver: &mut Driver) -> Result<()> {
         loop {
-            // Read anew: the last send took a while, and the next may be due by now.
+            // The time is read anew: the last send took a while, and the next may be due by now.
             let now = self.clock.now();
             if self.next_start > now || self.next_start >= self.end {
                 return Ok(());

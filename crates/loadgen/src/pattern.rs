@@ -1,4 +1,4 @@
-//! Large values that are never held whole: any piece of them can be made, and checked, at any time. Pure.
+//! Large values that are never held whole: any piece can be produced, and checked, at any time. Pure.
 
 use crate::replies::difference;
 use anyhow::{Result, bail};
@@ -91,7 +91,7 @@ impl Stream {
         self.parts.push(Part::Text(b"\r\n".to_vec()));
     }
 
-    /// Some of the bytes that come next; none if all are done.
+    /// Some of the next bytes; none if all are done.
     pub fn piece<'a>(&'a self, pattern: &'a Pattern) -> &'a [u8] {
         match self.parts.get(self.part) {
             None => &[],
@@ -119,7 +119,7 @@ impl Stream {
         self.part == self.parts.len()
     }
 
-    /// Takes `bytes` for the next ones; an error unless they are.
+    /// Checks `bytes` as the next ones; an error if they differ.
     pub fn check(&mut self, pattern: &Pattern, mut bytes: &[u8]) -> Result<()> {
         while !bytes.is_empty() {
             let expected = self.piece(pattern);

@@ -80,7 +80,7 @@ pub fn extend(report: &mut Value, more: Value) {
     }
 }
 
-/// Says where nodes listen, as the first line, so that a proxy can be started in front of them.
+/// Prints the addresses of nodes as the first line, so that a proxy can be started in front of them.
 pub fn print_ports(ports: &[u16]) {
     println!("{}", json!({ "ports": ports }));
     // A reader that has gone will not miss it.

@@ -15,7 +15,7 @@ use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::time::Duration;
 use stdx::{Id, Instant};
 
-/// Somebody who owns connections: a set of clients, or the nodes.
+/// An owner of connections: a set of clients, or the nodes.
 pub trait Party {
     /// Whether a connection is its own.
     fn owns(&self, id: Id) -> bool;
@@ -55,8 +55,8 @@ pub struct Rig {
 pub enum Idle {
     /// Looks again: the core is its own.
     Spin,
-    /// Lets others run first: real nodes that share the core would wait for the end of our time slice else, which is
-    /// milliseconds away.
+    /// Lets other processes run first. Otherwise real nodes that share the core would wait for the end of this process's time
+    /// slice, which is milliseconds away.
     Yield,
 }
 
@@ -162,7 +162,7 @@ pub fn resolve(text: &str) -> Result<SocketAddr> {
     addrs.next().with_context(|| format!("{text} has no address"))
 }
 
-/// As many open files as we may have. If that is too few, connecting says so.
+/// Raises the limit of open files as far as possible. If that is too low, connecting fails.
 pub(crate) fn raise_files_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;

@@ -68,7 +68,7 @@ impl NodeOptions {
         if self.real_nodes { write_keys(target, workload.keyspace, workload.data) } else { Ok(()) }
     }
 
-    /// Starts them, if any, and says where. Their ids begin at `first`.
+    /// Starts the nodes, if any, and prints their addresses. Their ids begin at `first`.
     pub fn start(&self, rig: &Rig, value_bytes: usize, first: u32) -> Result<Service<Nodes>> {
         let free = vec![0; self.nodes.unwrap_or(0)];
         let ports = if self.node_ports.is_empty() { &free } else { &self.node_ports };

@@ -1,4 +1,4 @@
-//! The server loop of canned nodes and echo, which differ in their replies only.
+//! The server loop of canned nodes and echo, which differ only in their replies.
 //!
 //! Threads of its own accept, as in the proxy. All connections belong to one thread, which reads requests and answers them in
 //! one write per connection and turn.
@@ -20,7 +20,7 @@ pub trait Answer {
     /// Takes the next bytes of a connection.
     fn receive(&self, conn: &mut Self::Conn, bytes: &[u8]) -> Result<(), Malformed>;
 
-    /// The next bytes that the connection is owed; empty if there are none.
+    /// The next bytes for the connection; empty if there are none.
     fn owed<'a>(&'a self, conn: &'a Self::Conn) -> &'a [u8];
 
     /// The first `count` of them were sent.
@@ -31,7 +31,7 @@ pub trait Answer {
 #[derive(Debug)]
 pub struct Service<A: Answer> {
     answer: A,
-    /// Indices of its ids begin here: below are those of other parties in the same loop.
+    /// First index of its ids: lower ones belong to other parties in the same loop.
     first: u32,
     conns: Slab<Place<A::Conn>>,
     arrivals: mpsc::Receiver<TcpStream>,
@@ -44,7 +44,7 @@ struct Place<C> {
     paused: bool,
 }
 
-/// Owed to a connection that does not take it, this many bytes stop the reading from it.
+/// Bytes that wait for a slow reader, above which its requests are not read.
 const OWED_BYTES_MAX: usize = 1024 * 1024;
 /// The longest sleep of a loop that may sleep: it only bounds the cost of a lost wake-up.
 const WAIT_MAX: Duration = Duration::from_secs(1);
@@ -126,7 +126,7 @@ impl<A: Answer> Party for Service<A> {
         }
     }
 
-    /// Sends pending replies. A connection that is not known any more is closed: it ended, or spoke no RESP.
+    /// Sends waiting replies. An unknown connection is closed: it ended, or sent no RESP.
     fn flush(&mut self, driver: &mut Driver, id: Id, _now: Instant) -> Result<()> {
         let own = self.own(id);
         let Some(place) = self.conns.get_mut(own) else {
@@ -169,7 +169,7 @@ fn accept_on(port: u16, sender: mpsc::Sender<TcpStream>, waker: Arc<Waker>) -> R
             if sender.send(stream).is_err() {
                 return;
             }
-            // Fails only if the descriptor is gone, and with it who would be woken.
+            // Waking fails only if the descriptor is gone, and with it the loop.
             let _ = waker.wake();
         }
     })?;

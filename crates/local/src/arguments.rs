@@ -74,7 +74,7 @@ pub struct LocalArgs {
     supervised: Option<PathBuf>,
 }
 
-/// More would be a mistake: each is a process with threads of its own.
+/// The most nodes. More would be a mistake: each is a process with threads of its own.
 const NODES_MAX: u16 = 256;
 /// Fewer make no cluster whose primaries agree on a failover.
 const CLUSTER_NODES_MIN: u16 = 3;
@@ -129,7 +129,7 @@ impl LocalArgs {
         })
     }
 
-    /// The port for the proxy, if there is to be one; 0 is any.
+    /// The port for the proxy, if one is requested; 0 is any.
     pub(super) fn proxy(&self) -> Option<u16> {
         self.proxy
     }

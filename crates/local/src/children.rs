@@ -1,4 +1,4 @@
-//! The processes of a topology: started, watched, and ended with all that they started themselves.
+//! The processes of a topology: started, watched, and ended with all their own children.
 
 use super::Event;
 use anyhow::{Context, Result};
@@ -40,11 +40,11 @@ pub(super) struct Ended {
 const LINES_SHOWN: usize = 5;
 /// Time for nodes that keep data to write it.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
-/// Redis does not end while it writes its first append-only file, and forgets that it was told to.
+/// Redis does not end while it writes its first append-only file, and forgets the order to end.
 const TELL_AGAIN_EVERY: Duration = Duration::from_millis(200);
 
 impl Children {
-    /// Starts `command` as `name`, which will listen on `port`. Must be called by the thread that lives as long as we do.
+    /// Starts `command` as `name`, which will listen on `port`. Must be called by a thread that lives as long as this process.
     pub(super) fn start(
         &mut self,
         name: &str,
@@ -89,7 +89,7 @@ impl Children {
         ended
     }
 
-    /// Lets all of them write down what they have, and ends them. `events` tells when one has ended.
+    /// Orders all of them to save their data and to end. `events` reports when one has ended.
     pub(super) fn stop(&mut self, events: &Receiver<Event>) {
         for running in self.running.iter().rev() {
             running.signal(Signal::TERM);
@@ -103,7 +103,7 @@ impl Children {
             }
             // All sides of the channel are threads of this process: it cannot be cut.
             if !self.running.is_empty() && events.recv_timeout(left.min(TELL_AGAIN_EVERY)).is_err() {
-                // Not the proxy, which has no log here: after a second signal it would not wait for requests in flight.
+                // The proxy, which has no log here, gets no second signal: it would not wait for requests in flight then.
                 let nodes = self.running.iter().filter(|running| running.log.is_some());
                 nodes.for_each(|running| running.signal(Signal::TERM));
             }
@@ -124,7 +124,7 @@ impl Running {
         let _ = kill_process_group(Pid::from_child(&self.child), signal);
     }
 
-    /// Ends it with all that it started. `None` if the kernel does not know it, which cannot be.
+    /// Ends it with all its own children. `None` if the kernel does not know it, which cannot be.
     fn end(mut self) -> Option<Ended> {
         self.signal(Signal::KILL);
         let status = self.child.wait().ok()?;
@@ -202,7 +202,7 @@ mod tests {
         let mut first = [0; 8];
         said.read_exact(&mut first).expect("it has started another");
         drop(children);
-        // The pipe ends when the last of them has: the dead still have a number until init has asked for them.
+        // The pipe ends with the last of them: ended processes keep their number until init has reaped them.
         let mut rest = String::new();
         said.read_to_string(&mut rest).expect("a pipe can be read");
         assert_eq!(rest, "", "somebody was left");

@@ -1,4 +1,4 @@
-//! `shardis die-with-parent`: becomes another program, which the kernel ends when the process that started it does.
+//! `shardis die-with-parent`: becomes another program, which the kernel ends together with the process that started it.
 //!
 //! The request to the kernel must come between fork and exec. A program of its own makes it without unsafe code, since
 //! the setting survives exec. Only Linux has it; elsewhere the program just runs.
@@ -20,7 +20,7 @@ pub struct DieWithParentArgs {
     program: Vec<OsString>,
 }
 
-/// `program`, to be started by the thread that calls this: it ends when this thread does, whatever ends it.
+/// A command that starts `program`. It must be started by the calling thread, and ends when this thread does, for any reason.
 pub(crate) fn dies_with_us(program: &Path) -> Result<Command> {
     let mut command = Command::new(std::env::current_exe()?);
     command.arg("die-with-parent").arg(std::process::id().to_string()).arg(program);

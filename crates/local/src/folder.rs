@@ -17,7 +17,7 @@ pub(super) fn make_temporary() -> Result<PathBuf> {
         let path = std::env::temp_dir().join(format!("shardis-local-{}-{number}", std::process::id()));
         match fs::DirBuilder::new().mode(0o700).create(&path) {
             Ok(()) => return Ok(path),
-            // Left by a process of that number, both parts of which were killed at once.
+            // Left by a process with that number, both parts of which were killed at once.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => return Err(error).with_context(|| format!("cannot make {}", path.display())),
         }
@@ -41,7 +41,7 @@ pub(super) struct Folder {
     kept: bool,
     /// Its topology when it was opened.
     layout: Option<Layout>,
-    /// Folders of members that were made and are of no use before all was ready.
+    /// New folders of members, which are removed if the topology never becomes ready.
     made: Vec<PathBuf>,
 }
 
@@ -87,7 +87,7 @@ impl Folder {
         self.layout.as_ref()
     }
 
-    /// The folder of a member with its configuration. One that is there stays as it is: a failover may have changed it.
+    /// The folder of a member with its configuration. An existing one stays unchanged: a failover may have changed it.
     pub(super) fn prepare(&mut self, name: &str, file: &str, config: &str) -> Result<PathBuf> {
         let folder = self.path.join(name);
         let config_file = folder.join(file);

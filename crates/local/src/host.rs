@@ -18,12 +18,12 @@ use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The longest time of any step. Seconds are usual for a cluster; on a loaded machine it was half a minute.
 const READY_TIMEOUT: Duration = Duration::from_secs(120);
-/// Between two looks at whether nodes are ready. The end is noticed at once, whatever this is.
+/// Pause between two looks at whether nodes are ready. The end is noticed at once.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Starts with other ports, when another process took one first.
 const STARTS_MAX: usize = 5;
 
-/// Runs what `args` ask for in `folder` until it is to end.
+/// Runs the topology of `args` in `folder` until its end.
 pub(super) fn run(args: &LocalArgs, folder: &Path) -> Result<ExitCode> {
     let (sender, events) = channel();
     tell_of_signals(sender.clone())?;
@@ -47,7 +47,7 @@ pub(super) fn run(args: &LocalArgs, folder: &Path) -> Result<ExitCode> {
     unreachable!("the last start is an end")
 }
 
-/// Tells of the end of stdin: the supervisor wants us to end, or has ended itself.
+/// Reports the end of stdin: the supervisor has closed it, or has ended itself.
 fn tell_of_end(events: Sender<Event>) -> Result<()> {
     std::thread::Builder::new().name("pipe".to_owned()).spawn(move || {
         let mut byte = [0];
@@ -73,7 +73,7 @@ impl From<anyhow::Error> for Stop {
     }
 }
 
-/// All that one start consists of. The processes end before their data is removed.
+/// All parts of one start. The processes end before their data is removed.
 struct Host<'a> {
     children: Children,
     folder: Folder,
@@ -225,7 +225,7 @@ impl<'a> Host<'a> {
         for (member, port) in self.layout.members() {
             match member.job {
                 Job::Sentinel => ready.sentinels.push(process(member.name, port, None)?),
-                // A failover of an earlier start may have changed who copies whom.
+                // A failover of an earlier start may have changed the primaries.
                 _ => ready.nodes.push(process(member.name, port, readiness::primary_of(port)?)?),
             }
         }
@@ -267,7 +267,7 @@ fn new_layout(args: &LocalArgs) -> Result<Layout> {
     Ok(Layout { shape, ports })
 }
 
-/// Where the proxy is to listen: where it is told, behind all others if these are told, or anywhere.
+/// The port of the proxy: the given one, or one behind all other given ports, or any.
 fn proxy_port(args: &LocalArgs, layout: &Layout) -> Result<Option<u16>> {
     let Some(wanted) = args.proxy() else { return Ok(None) };
     if wanted != 0 {
@@ -286,7 +286,7 @@ fn proxy_port(args: &LocalArgs, layout: &Layout) -> Result<Option<u16>> {
     bail!("there is no free port for the proxy; name one with --proxy=PORT")
 }
 
-/// Differs from start to start, so that those who start at the same time look for ports elsewhere.
+/// Differs between starts, so that simultaneous ones look for ports in different places.
 fn seed() -> u64 {
     let nanos = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     nanos as u64 ^ u64::from(std::process::id()) << 32

@@ -163,7 +163,7 @@ impl Layout {
 
     fn append_node(&self, text: &mut String, job: Job, habits: Habits) {
         let appendonly = if habits.persistent { "yes" } else { "no" };
-        // A replica is ready at once, instead of after the five seconds in which others might join in.
+        // A replica is ready at once, instead of after five seconds in which others might join.
         let _ = writeln!(text, "save \"\"\nappendonly {appendonly}\nrepl-diskless-sync-delay 0");
         if self.shape.is_cluster() {
             let _ = writeln!(text, "cluster-enabled yes\ncluster-config-file nodes.conf");
@@ -181,7 +181,7 @@ impl Layout {
             let (name, ms) = (set_name(shard), habits.failover_ms);
             let _ = writeln!(text, "sentinel monitor {name} 127.0.0.1 {port} {quorum}");
             let _ = writeln!(text, "sentinel down-after-milliseconds {name} {ms}");
-            // The time after which a failover that is stuck is tried again; the shortest pause between two is twice as long.
+            // Time after which a failover that is stuck is tried again; the shortest pause between two is twice as long.
             let _ = writeln!(text, "sentinel failover-timeout {name} {}", u64::from(ms) * 3);
         }
     }

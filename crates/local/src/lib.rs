@@ -1,11 +1,12 @@
-//! `shardis local`: real topologies on this machine, for people and tests, until it is told to end.
+//! `shardis local`: real topologies on this machine, for people and tests, until a signal ends it.
 //!
 //! ```text
 //!     shardis local ── pipe ──► shardis local --supervised=FOLDER ──► shardis die-with-parent ═► redis-server …
 //!     (supervisor.rs)           (host.rs)                         └─► shardis die-with-parent ═► shardis proxy
 //! ```
 //!
-//! Begin with [`LocalArgs`], which `shardis` fills from its command line, and `layout.rs`, which makes a list of processes of them.
+//! Begin with [`LocalArgs`], which `shardis` fills from its command line, and `layout.rs`, which makes a list of processes from
+//! them.
 //!
 //! ```text
 //! $ shardis local --nodes 3
@@ -45,7 +46,7 @@ use signal_hook::iterator::Signals;
 use std::process::ExitCode;
 use std::sync::mpsc::Sender;
 
-/// Starts what `args` ask for, and returns when it was stopped.
+/// Starts the topology of `args`, and returns when it was stopped.
 pub fn run(args: &LocalArgs) -> Result<ExitCode> {
     match args.supervised() {
         Some(folder) => host::run(args, folder),

@@ -12,7 +12,7 @@ const BUS_OFFSET: u16 = 10_000;
 /// Looks before it gives up.
 const LOOKS_MAX: usize = 10_000;
 
-/// Where `count` processes are to listen: from `base` on, or at free ports that a random number decides.
+/// Ports for `count` processes: from `base` on, or free ports from a random start.
 pub(super) fn choose(count: usize, base: Option<u16>, with_bus: bool, seed: u64) -> Result<Vec<u16>> {
     match base {
         Some(base) => from_base(count, base, with_bus),

@@ -6,7 +6,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::time::Duration;
 
-/// A process on this machine that lives answers far sooner, but on a loaded machine: to give up ends the start.
+/// Timeout of an answer. A live process answers far sooner, except on a loaded machine: a timeout ends the start.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// The reply of a node, as its wire bytes; never an error.

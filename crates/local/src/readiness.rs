@@ -1,4 +1,4 @@
-//! When nodes are ready, and how they become a Redis Cluster: in questions to them, without redis-cli.
+//! Readiness of nodes, and the creation of a Redis Cluster: by questions to them, without redis-cli.
 
 use super::layout::{Job, Layout, Shape, set_name};
 use super::question::ask;
@@ -21,7 +21,7 @@ pub(super) fn is_linked(port: u16) -> Result<bool> {
         || info.field("master_link_status").as_deref() == Some("up"))
 }
 
-/// The port of the primary that the node at `port` copies, if it is a replica.
+/// The port of the primary of the node at `port`, if that is a replica.
 pub(super) fn primary_of(port: u16) -> Result<Option<u16>> {
     let info = ask(port, &["INFO", "replication"])?;
     if info.field("role").as_deref() == Some("master") {
@@ -52,11 +52,11 @@ pub(super) fn sentinel_is_ready(port: u16, layout: &Layout) -> Result<bool> {
     Ok(true)
 }
 
-/// Makes strangers acquainted and gives the slots away. The next step is [`know_each_other`].
+/// Introduces new nodes to each other and assigns the slots. The next step is [`know_each_other`].
 pub(super) fn introduce(layout: &Layout) -> Result<()> {
     let first = layout.ports[0].to_string();
     for (index, (member, port)) in layout.members().enumerate() {
-        // Different from the start: with equal ones the nodes would have to agree on their epochs first.
+        // Different epochs from the start: with equal ones the nodes would have to agree on them first.
         ask(port, &["CLUSTER", "SET-CONFIG-EPOCH", &(index + 1).to_string()])?;
         if let Job::Primary { shard } = member.job {
             // ADDSLOTSRANGE would be shorter, but servers before 7.0 do not have it.

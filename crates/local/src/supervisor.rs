@@ -29,7 +29,7 @@ pub(super) fn run(args: &LocalArgs) -> Result<ExitCode> {
     }
 }
 
-/// The folder for data. One that is not kept goes with this value.
+/// The folder for data. A temporary one is removed with this value.
 enum Data {
     Kept(PathBuf),
     Temporary(PathBuf),
@@ -60,7 +60,7 @@ fn start(folder: &Path) -> Result<Child> {
     child.context("cannot start the process that runs the nodes")
 }
 
-/// Waits for the end of `child`. A wish to end is passed on; it takes some seconds at most.
+/// Waits for the end of `child`. A signal to end is passed on; the end takes some seconds at most.
 fn supervise(child: &mut Child, events: &Receiver<Event>) -> Result<ExitStatus> {
     loop {
         // Its signal may have come before there was a handler.
@@ -76,7 +76,7 @@ fn supervise(child: &mut Child, events: &Receiver<Event>) -> Result<ExitStatus> 
 
 /// Orphans of our child become our children, so that we can end them.
 fn adopt_orphans() {
-    // Without it the kernel ends the nodes all the same; only what they forked would live on for a while.
+    // Without it the kernel still ends the nodes; only processes that they forked would live on for a while.
     #[cfg(target_os = "linux")]
     let _ = rustix::process::set_child_subreaper(Some(rustix::process::getpid()));
 }

@@ -60,7 +60,7 @@ pub fn null(out: &mut Vec<u8>, resp3: bool) {
     }
 }
 
-/// Nothing where an array or a map would stand: `_\r\n`, or the nil array of RESP2.
+/// The nil in the place of an array or a map: `_\r\n`, or the nil array of RESP2.
 pub fn null_array(out: &mut Vec<u8>, resp3: bool) {
     match resp3 {
         true => out.extend_from_slice(b"_\r\n"),

@@ -50,8 +50,8 @@ impl ShortHeader {
     }
 }
 
-/// The header that begins `text`, if it has one to six digits, as nearly all lengths have. `None` says nothing: look
-/// closer with [`parse_i64`].
+/// The header that begins `text`, if it has one to six digits, as nearly all lengths have. `None` says nothing: [`parse_i64`]
+/// decides.
 #[inline]
 pub(crate) fn short_header(text: &[u8]) -> Option<ShortHeader> {
     let Some(start) = text.first_chunk() else { return shortest_header(text) };
@@ -80,7 +80,7 @@ fn shortest_header(text: &[u8]) -> Option<ShortHeader> {
     }
 }
 
-/// As [`short_header`], for three to six digits; apart, as that function is worth its name only where it is inlined.
+/// As [`short_header`], for three to six digits. It is apart, since that function is fast only where it is inlined.
 #[inline(never)]
 fn longer_header(text: &[u8]) -> Option<ShortHeader> {
     let mut value = 0;

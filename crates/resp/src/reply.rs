@@ -100,7 +100,7 @@ impl Scanner {
         Ok(Some(len))
     }
 
-    /// Passes over a value if it is plain, as nearly all are. If not, nothing is said about it.
+    /// Skips a value if it is plain, as nearly all are. `None` says nothing about it.
     #[inline]
     fn skip_plain(&mut self, bytes: &[u8], limits: &ReplyLimits) -> bool {
         let Some(len) = bytes.get(self.at..).and_then(|value| plain_len(value, limits)) else { return false };
@@ -109,15 +109,14 @@ impl Scanner {
         true
     }
 
-    /// Bytes of the first reply that are sure to come, as far as its headers were seen by an unfinished
-    /// [`Scanner::scan`].
+    /// The number of missing bytes of the first reply that are certain, by its headers in an unfinished [`Scanner::scan`].
     pub fn bytes_announced(&self) -> usize {
         self.at + self.body.map_or(0, |len| len + 2)
     }
 
-    /// As [`Scanner::scan`], for callers that relay bytes and keep none: how many of `bytes` belong to the reply, and
-    /// whether it ends there. The next call must get the bytes that follow them. Only an unfinished header line is left
-    /// behind.
+    /// As [`Scanner::scan`], for callers that relay bytes and keep none. Returns the number of `bytes` that belong to the
+    /// reply, and whether it ends there. The next call must get the bytes that follow them. Only an unfinished header line
+    /// stays behind.
     pub fn pass(&mut self, bytes: &[u8], limits: &ReplyLimits) -> Result<Passed, ReplyError> {
         if let Some(len) = self.scan(bytes, limits)? {
             return Ok(Passed { len, complete: true });
@@ -289,7 +288,7 @@ pub fn is_null(reply: &[u8]) -> bool {
     matches!(reply, b"$-1\r\n" | b"_\r\n" | b"*-1\r\n")
 }
 
-/// Whether a complete reply is none, but something that its sender wanted to say.
+/// Whether a complete reply is a push, which answers no request.
 #[inline]
 pub fn is_push(reply: &[u8]) -> bool {
     reply.first() == Some(&b'>')

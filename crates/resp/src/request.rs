@@ -120,16 +120,16 @@ pub enum Scanned {
         /// Bytes of the line, its end included.
         len: usize,
     },
-    /// The first `len` bytes ask for nothing and get no reply: a blank line, `*0`, `*-1`.
+    /// The first `len` bytes are no request and get no reply: a blank line, `*0`, `*-1`.
     Nothing {
         /// Bytes to drop.
         len: usize,
     },
-    /// No end in sight; call again with these bytes and more.
+    /// The end is missing; call again with these bytes and more.
     Incomplete,
 }
 
-/// Why the bytes are no request. The client gets `-ERR Protocol error: ` and this text, then the connection ends.
+/// Reason why the bytes are no request. The client gets `-ERR Protocol error: ` and this text, then the connection ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The number behind `*` is none, or above the limit.
@@ -153,10 +153,10 @@ pub enum RequestError {
     /// An inline request whose quotes do not close, or close inside a word.
     #[error("unbalanced quotes in request")]
     UnbalancedQuotes,
-    /// More arguments than a client may announce that has not said its password.
+    /// More arguments than a client may announce before its login.
     #[error("unauthenticated multibulk length")]
     UnauthenticatedArgs,
-    /// A longer argument than a client may announce that has not said its password.
+    /// A longer argument than a client may announce before its login.
     #[error("unauthenticated bulk length")]
     UnauthenticatedBulk,
     /// CR without LF behind a header, or a body that does not end in CR LF. Redis accepts both.
@@ -167,7 +167,7 @@ pub enum RequestError {
     NulInLine,
 }
 
-/// Redis prints the byte as it is; a byte that would break the line is shown as a blank instead.
+/// Redis prints the byte unchanged; a byte that would break the line becomes a blank here.
 fn printable(byte: u8) -> char {
     match byte {
         b'\r' | b'\n' => ' ',
@@ -178,9 +178,9 @@ fn printable(byte: u8) -> char {
 /// Finds the end of the first request; remembers how far it came.
 #[derive(Clone, Debug, Default)]
 pub struct Scanner {
-    /// Everything before this offset was looked at and is not needed again.
+    /// Offset of the first byte that is still needed.
     at: usize,
-    /// Arguments still to come; 0 before the first line was read.
+    /// Number of missing arguments; 0 before the first line was read.
     args_left: u32,
     /// Arguments announced by the first line.
     args_total: u32,
@@ -251,8 +251,7 @@ impl Scanner {
         self.args_left == 0
     }
 
-    /// Bytes of the first request that are sure to come, as far as its headers were seen by an unfinished
-    /// [`Scanner::scan`].
+    /// The number of missing bytes of the first request that are certain, by its headers in an unfinished [`Scanner::scan`].
     pub fn bytes_announced(&self) -> usize {
         self.at + self.body.map_or(0, |len| len + 2)
     }

@@ -25,7 +25,7 @@ impl BufferPool {
         BufferPool { piece_bytes_max: bytes, ..self }
     }
 
-    /// A queue that may lie in several buffers begins another one rather than let one grow beyond this many bytes.
+    /// A queue with several buffers begins another one instead of growing one beyond this number of bytes.
     #[inline]
     pub fn piece_bytes_max(&self) -> usize {
         self.piece_bytes_max
@@ -155,7 +155,7 @@ impl ByteQueue {
     }
 }
 
-/// Below this, moving the rest to the front is not worth a call: the queue runs empty soon.
+/// Number of bytes below which the rest is not moved to the front: the queue runs empty soon.
 const COMPACT_BYTES_MIN: usize = 4096;
 
 #[cfg(test)]

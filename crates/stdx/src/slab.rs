@@ -65,7 +65,7 @@ impl<T> Slab<T> {
         if place.generation == id.generation { place.entry.as_mut() } else { None }
     }
 
-    /// Takes the entry out; its id and every copy of it name nothing from now on.
+    /// Takes the entry out; its id and every copy of it are invalid from now on.
     pub fn remove(&mut self, id: Id) -> Option<T> {
         let place = self.places.get_mut(id.index as usize)?;
         if place.generation != id.generation {

@@ -38,7 +38,7 @@ pub enum Action {
         /// Which of the nodes.
         node: usize,
     },
-    /// Offer [`Core::waiting`]; how many were taken goes to [`Core::handle_sent`] before anything else does.
+    /// Send [`Core::waiting`]; report the number of taken bytes to [`Core::handle_sent`] before anything else.
     Send {
         /// Over this connection.
         conn: Id,
@@ -111,7 +111,7 @@ pub struct Core {
     pub(crate) pool: BufferPool,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) notices: VecDeque<Notice>,
-    /// When which pair is to be looked at: one entry for each that has a deadline.
+    /// Deadlines with their pairs: one entry for each pair that has a deadline.
     pub(crate) deadlines: BTreeSet<(Instant, Id)>,
     /// Empty where another worker looks after nodes.
     pub(crate) probes: Vec<Probe>,

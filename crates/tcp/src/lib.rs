@@ -1,16 +1,17 @@
-//! The core of `shardis tcp`: which node a client gets, and where its bytes go. It reads none of them.
+//! The core of `shardis tcp`: the choice of a node for a client, and the way of its bytes. It reads none of them.
 //!
 //! ```text
 //!     client ─► pair ─► node          probes ─► nodes: which are usable
 //! ```
 //!
-//! Begin with [`Core`], one for each worker, its [`Action`]s, and [`Nodes`], which all workers share. A worker tells the core what
-//! happened and does what [`Core::poll_action`] asks for.
+//! Begin with [`Core`], one for each worker, its [`Action`]s, and [`Nodes`], which all workers share. A worker reports events
+//! to the core and carries out the actions of [`Core::poll_action`].
 //!
-//! `nodes.rs` chooses and judges nodes, `pairs.rs` joins a client with its connection to a node, `probes.rs` looks at nodes between
-//! clients, and `transcripts.rs` tests them. A worker passes the bytes of a read on from the driver's buffer. The core keeps only
-//! what their target does not take, and the source is not read from meanwhile. So a request costs two reads and two writes, as in
-//! nginx.
+//! `nodes.rs` chooses and judges nodes, `pairs.rs` joins a client with its connection to a node, `probes.rs` checks nodes
+//! between clients, and `transcripts.rs` tests them.
+//!
+//! A worker passes the bytes of a read on from the driver's buffer. The core keeps only bytes that their target does not take,
+//! and stops reading from the source meanwhile. So a request costs two reads and two writes, as in nginx.
 //!
 //! ```
 //! use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Which node a new client goes to, and which nodes are fit for it. Pure: no socket, no clock; one value for all workers.
+//! The choice of a node for a new client, and the fitness of nodes. Pure: no socket, no clock; one value for all workers.
 //!
 //! ```text
 //!              fails_max connections failed within fail_timeout
@@ -8,7 +8,7 @@
 //!        └─────► PROBES_FAILED_MAX probes in a row failed: down
 //! ```
 //!
-//! If no node is usable, all are: a wrong verdict must not cost more than a right one would spare.
+//! If no node is usable, all are: a wrong verdict must not cost more than a right one would save.
 
 use std::net::IpAddr;
 use std::str::FromStr;
@@ -60,7 +60,7 @@ pub struct Nodes {
     balance: Balance,
     patience: Patience,
     nodes: Vec<Node>,
-    /// Where the search for the least begins, so that equals take turns.
+    /// Start of the search for the least-used node, so that equals take turns.
     first: usize,
 }
 
@@ -120,7 +120,7 @@ impl Nodes {
         Nodes { balance, patience, nodes: nodes.into_iter().map(node).collect(), first: 0 }
     }
 
-    /// The node for a client at `source`, which counts for it from now on; none that it has `tried`.
+    /// Chooses a node for a client at `source`, which counts for it from now on; none that it has `tried`.
     pub fn choose(&mut self, source: IpAddr, tried: &[usize], now: Instant) -> Option<usize> {
         let untried = |node: &usize| !tried.contains(node);
         let mut fit: Vec<usize> =

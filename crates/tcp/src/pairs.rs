@@ -40,7 +40,7 @@ pub(crate) struct Pair {
 
 #[derive(Debug)]
 enum State {
-    /// To `node`; those that were tried before it did not take us.
+    /// The pair connects to `node`; earlier ones refused.
     Connecting {
         tried: Vec<usize>,
     },
@@ -104,7 +104,7 @@ impl Core {
         self.set_deadline(pair, now + self.limits.connect_timeout);
     }
 
-    /// The node is there: what the client says goes to it from now on.
+    /// The node is connected: the client's bytes go to it from now on.
     pub fn open(&mut self, pair: Id, nodes: &mut Nodes, now: Instant) {
         let Some(entry) = self.pairs.get_mut(pair) else { return };
         (entry.state, entry.active_at) = (State::Open, now);
@@ -119,7 +119,7 @@ impl Core {
         self.set_deadline(pair, self.idle_at(now));
     }
 
-    /// Where bytes that come from `conn` go to, if they can go at once; else [`Core::keep`] takes them.
+    /// Target of the bytes of `conn`, if they can go at once; else [`Core::keep`] takes them.
     pub fn target_of(&mut self, conn: Id, now: Instant) -> Option<Id> {
         let (pair, is_client) = match *self.conns.get(conn)? {
             Side::Client(pair) => (pair, true),
@@ -271,7 +271,7 @@ impl Core {
         }
     }
 
-    /// When a pair is idle for too long, on which something moved at `active_at`.
+    /// Deadline of an idle pair whose last byte moved at `active_at`.
     fn idle_at(&self, active_at: Instant) -> Instant {
         match self.limits.idle_timeout {
             timeout if timeout.is_zero() => Instant::NEVER,

@@ -1,4 +1,4 @@
-//! Looks at nodes whether clients come or not: a connection each time, and a PING over it if that is wanted.
+//! Probes of nodes, with and without clients: a connection each time, and a PING over it if configured.
 
 use crate::core::{Action, Core, Side};
 use crate::nodes::Nodes;
@@ -14,7 +14,7 @@ pub enum Kind {
     Off,
     /// Accept a connection.
     Tcp,
-    /// Answer a PING of RESP, if only with the demand for a password.
+    /// Nodes answer a PING of RESP, if only with the demand for a password.
     Ping,
 }
 
@@ -36,7 +36,7 @@ impl FromStr for Kind {
 pub struct Check {
     /// The check that a node must pass.
     pub kind: Kind,
-    /// From the start of one probe to that of the next.
+    /// Pause from the start of one probe to that of the next.
     pub every: Duration,
     /// Bytes to send: the PROXY header that the node expects, and PING.
     pub question: Vec<u8>,
@@ -62,7 +62,7 @@ enum State {
     },
 }
 
-/// A node that says more than this in one line does not say PONG.
+/// A longer line is no PONG.
 const ANSWER_BYTES_MAX: usize = 512;
 
 impl Probe {
@@ -75,7 +75,7 @@ impl Probe {
 }
 
 impl Core {
-    /// Lets this worker look after `nodes` nodes from now on. They are not all looked at in the same moment.
+    /// Makes this worker probe `nodes` nodes from now on, not all in the same moment.
     pub fn probe(&mut self, check: Check, nodes: usize, now: Instant) {
         let count = if check.kind == Kind::Off { 0 } else { nodes };
         let begin = |node: usize| now + check.every * node as u32 / nodes.max(1) as u32;

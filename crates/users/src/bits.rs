@@ -35,7 +35,7 @@ impl Bits {
         }
     }
 
-    /// Switches all lines of a category, and with its containers all their subcommands, whatever their own categories are.
+    /// Switches all lines of a category, and with its containers all their subcommands, of any category.
     pub(crate) fn set_category(&mut self, category: Acl, on: bool) {
         for line in LINES.iter().filter(|line| line.command.acl.contains(category)) {
             self.set_line(*line, on);
@@ -81,7 +81,7 @@ impl Line {
         self.command.name.contains('|')
     }
 
-    /// Whether Redis 7.0 does not have it. Which categories describe a user best must not hang on these: the text is
+    /// Whether Redis 7.0 lacks it. The choice of categories that describe a user must not depend on such commands: the text is
     /// compared with that of a Redis 7.0.
     fn is_newer(self) -> bool {
         !self.command.since.is_in(Server::Redis(7, 0))

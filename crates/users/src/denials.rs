@@ -71,7 +71,7 @@ pub struct Denial {
     pub user: Vec<u8>,
     /// The last time.
     pub at: Instant,
-    /// The last client to which it happened, as a line of CLIENT LIST.
+    /// The last client with this denial, as a line of CLIENT LIST.
     pub client: String,
 }
 
@@ -90,7 +90,7 @@ impl Denial {
 pub struct Denials(VecDeque<Denial>);
 
 impl Denials {
-    /// Notes a denial, by itself or as one more of its kind.
+    /// Records a denial, by itself or as a repetition.
     pub fn note(&mut self, mut denial: Denial) {
         cut(&mut denial.object);
         cut(&mut denial.user);

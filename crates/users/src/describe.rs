@@ -102,7 +102,7 @@ impl Selector {
                 text.extend_from_slice(line.command.name.as_bytes());
                 described.set_line(line, on);
             }
-            // Behind the command that they belong to: that switches its subcommands as well.
+            // Placed behind their command, whose rule switches its subcommands as well.
             let first_args = self.first_args.iter().filter(|args| !on && args.number == line.number);
             for arg in first_args.flat_map(FirstArgs::iter) {
                 text.extend_from_slice(&[b" +", line.command.name.as_bytes(), b"|", arg].concat());

@@ -20,10 +20,10 @@ impl fmt::Display for FileError {
 impl std::error::Error for FileError {}
 
 impl Users {
-    /// Reads the text of an ACL file. `path` is what the file is called in errors.
+    /// Reads the text of an ACL file. `path` is its name in errors.
     ///
-    /// As in Redis a file without a default user leaves one that may do everything without a password. Lines that begin
-    /// with `#` are comments here, where Redis refuses them.
+    /// As in Redis, a file without a default user leaves one that may do everything without a password. Lines that begin with
+    /// `#` are comments here; Redis refuses them.
     pub fn parse(path: &str, text: &[u8]) -> Result<Users, FileError> {
         let (mut users, mut findings) = (Vec::new(), Vec::new());
         let mut names = BTreeSet::new();

@@ -38,14 +38,14 @@ impl Hash {
         self.0.iter().map(|byte| format!("{byte:02x}")).collect()
     }
 
-    /// Whether both are the same, in a time that does not tell where they differ.
+    /// Whether both are equal, in a time that does not depend on the first difference.
     pub(crate) fn is_same(self, other: Hash) -> bool {
         let differs = self.0.iter().zip(other.0).fold(0, |differs, (one, other)| differs | (one ^ other));
         std::hint::black_box(differs) == 0
     }
 }
 
-/// Hashes of weak passwords are guessed: they have no place in a log either.
+/// Hashes of weak passwords can be guessed: no log may have them either.
 impl fmt::Debug for Hash {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         formatter.write_str("(hidden)")

@@ -20,7 +20,7 @@ impl User {
     /// Whether `request`, which asks for `command`, may be carried out. The cost is a bit test for each selector until one lets
     /// the request pass. Each key and pattern costs a pattern match where not all keys are allowed.
     ///
-    /// The effects of a script are not known here: its keys are those that the request names.
+    /// The effects of a script are unknown here: only keys in the request count.
     pub fn permits(&self, command: &Command, number: Number, request: &Request<'_>) -> Result<(), Denied> {
         let mut closest = Denied::Command;
         for selector in self.all_selectors() {
@@ -39,8 +39,7 @@ impl User {
             .any(|selector| selector.reads_all_keys() && selector.permits(command, number, request).is_ok())
     }
 
-    /// Whether a request of `command` of which only the beginning is known, with its one key, may be carried out
-    /// whatever follows.
+    /// Whether a request of `command` with its one key may be carried out whatever follows. Only its beginning is known.
     pub fn permits_any(&self, number: Number, key: &[u8]) -> bool {
         self.all_selectors().any(|selector| {
             selector.commands.contains(number)
@@ -90,9 +89,9 @@ impl Selector {
         });
         match found {
             Ok(()) => denied,
-            // A module would be asked. Rather too strict than too lax.
+            // For a module, Redis would ask it. The check is strict instead.
             Err(_) if number == Number::LEARNED => Some(0),
-            // Redis lets it pass as one without keys: the command itself will find the same mistake.
+            // Redis permits it as a request without keys: the command itself will find the same fault.
             Err(_) => None,
         }
     }
@@ -118,7 +117,7 @@ impl Selector {
         (1..=last).find(|&at| !self.permits_channel(request.arg(at), are_patterns))
     }
 
-    /// A pattern must be one of our own to the letter: whether all that it matches is allowed cannot be told.
+    /// A pattern must equal one of the user's own. Whether all its matches are allowed is undecidable.
     fn permits_channel(&self, channel: &[u8], is_pattern: bool) -> bool {
         self.all_channels
             || match is_pattern {

@@ -20,14 +20,14 @@ pub struct Registry {
     has_file: bool,
 }
 
-/// Clients give no user a longer name: CLIENT LIST shows the name in the line of each of its clients.
+/// Limit of the name that a client may give to a user: CLIENT LIST shows it in the line of each of its clients.
 const NAME_BYTES_MAX: usize = 1024;
 /// The longest password that ACL GENPASS makes.
 const GENERATED_BITS_MAX: usize = 4096;
 
 impl Registry {
-    /// With these users. `secret` is random, and decides the passwords that are generated; `has_file`: the users come
-    /// from a file that can be read again.
+    /// A registry with these users. `secret` is random, and decides the generated passwords. `has_file` says that the users
+    /// come from a file that can be read again.
     pub fn new(users: Users, secret: [u8; 32], has_file: bool) -> Registry {
         Registry { users: Mutex::new(Arc::new(users)), secret, has_file, ..Registry::default() }
     }
@@ -49,7 +49,7 @@ impl Registry {
         Arc::clone(&current)
     }
 
-    /// ACL SETUSER: applies `rules` to the user `name`, who is made if there is none. All users may hold `bytes_max`
+    /// ACL SETUSER: applies `rules` to the user `name`, which is created if it does not exist. All users may hold `bytes_max`
     /// then. On an error nothing changes; its text is Redis's, where Redis has one.
     pub fn set_user(&self, name: &[u8], rules: &[&[u8]], bytes_max: usize) -> Result<Arc<Users>, String> {
         if rules::has_blanks(name) {
@@ -79,7 +79,7 @@ impl Registry {
         Ok(Arc::clone(&current))
     }
 
-    /// ACL DELUSER: how many of `names` there were. `None` if one of them is the default user, who stays.
+    /// ACL DELUSER: returns the number of removed users. `None` if one of `names` is the default user, which cannot be removed.
     pub fn delete_users<'n>(
         &self,
         names: impl Iterator<Item = &'n [u8]> + Clone,
@@ -119,7 +119,7 @@ impl Registry {
     }
 }
 
-/// Redis shows the rule, whatever it is; a password is not shown here.
+/// Redis shows any rule; a password is not shown here.
 fn modifier_error(rule: &[u8], error: RuleError) -> String {
     let shown = if rules::is_secret(rule) { &rule[..1] } else { rule };
     format!("ERR Error in ACL SETUSER modifier '{}': {error}", String::from_utf8_lossy(shown))

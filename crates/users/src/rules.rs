@@ -1,5 +1,4 @@
-//! Rules as people write them, one word each, applied to a user one after the other: Redis's `ACLSetUser` and
-//! `ACLSetSelector`.
+//! Rules in text form, one word each, applied to a user one after the other: Redis's `ACLSetUser` and `ACLSetSelector`.
 
 use crate::bits::{Bits, Line};
 use crate::password::Hash;
@@ -41,8 +40,7 @@ pub enum RuleError {
     FirstArgOfSubcommand,
 }
 
-/// Puts rules in parentheses that were split at blanks together again. On an error the number of the rule whose
-/// parenthesis is never closed.
+/// Joins rules in parentheses that were split at blanks. The error is the number of a rule whose parenthesis is never closed.
 pub(crate) fn join_selectors(words: &[&[u8]]) -> Result<Vec<Vec<u8>>, usize> {
     let mut rules: Vec<Vec<u8>> = Vec::new();
     let mut open: Option<(usize, Vec<u8>)> = None;
@@ -71,7 +69,7 @@ pub(crate) fn is_secret(rule: &[u8]) -> bool {
 }
 
 impl User {
-    /// Applies one rule. On an error the user is as before.
+    /// Applies one rule. On an error the user stays unchanged.
     pub fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"" => {}

@@ -28,7 +28,7 @@ impl Default for Users {
 }
 
 impl Users {
-    /// These users, and a default user who may do everything if there is none among them.
+    /// These users, with a default user who may do everything unless there is one among them.
     pub(crate) fn of(users: impl IntoIterator<Item = User>) -> Users {
         let mut all = Users { version: 0, by_name: BTreeMap::new(), held_bytes: 0 };
         all.insert(User::unlimited(DEFAULT));
@@ -44,7 +44,7 @@ impl Users {
         }
     }
 
-    /// Whether there was a user `name`, who is none any more.
+    /// Removes the user `name`. Returns whether it existed.
     pub(crate) fn remove(&mut self, name: &[u8]) -> bool {
         let removed = self.by_name.remove(name);
         self.held_bytes -= removed.as_ref().map_or(0, |user| user.held_bytes());
@@ -61,7 +61,7 @@ impl Users {
         (self.held_bytes, self.iter().map(|user| user.held_bytes()).sum())
     }
 
-    /// The default user alone, who may do everything once it has said `password`: Redis's `requirepass`.
+    /// The default user alone, who may do everything after the login with `password`: Redis's `requirepass`.
     pub fn with_password(password: &[u8]) -> Users {
         let mut user = User::unlimited(DEFAULT);
         user.free = false;
@@ -105,7 +105,7 @@ pub struct User {
     pub(crate) enabled: bool,
     /// `nopass`: any password will do.
     pub(crate) free: bool,
-    /// `sanitize-payload` or `skip-sanitize-payload`, if one was said. Nodes do as they are configured; it is only shown.
+    /// `sanitize-payload` or `skip-sanitize-payload`, if one was given. It is only shown: nodes do as they are configured.
     pub(crate) sanitizes: Option<bool>,
     pub(crate) passwords: Vec<Hash>,
     /// Permissions by the rules outside of parentheses.
@@ -128,7 +128,7 @@ impl User {
         }
     }
 
-    /// A user without a password and with all permissions: the nodes decide.
+    /// A user without a password and with all permissions, so that the nodes decide.
     pub fn unlimited(name: &[u8]) -> User {
         let root =
             Selector { commands: Bits::ALL, all_keys: true, all_channels: true, ..Selector::default() };
@@ -140,7 +140,7 @@ impl User {
         &self.name
     }
 
-    /// Whether a client is this user without a word: enabled, and any password will do.
+    /// Whether a client is this user without a login: enabled, and any password will do.
     pub fn is_open(&self) -> bool {
         self.enabled && self.free
     }
@@ -155,12 +155,12 @@ impl User {
         self.enabled
     }
 
-    /// Whether it may do everything, so that nothing need be looked at.
+    /// Whether it may do everything, so that no check is needed.
     pub fn is_unlimited(&self) -> bool {
         self.all_selectors().any(Selector::is_unlimited)
     }
 
-    /// Whether the password of `hash` is one of its own. All are compared, whichever fits.
+    /// Whether the password of `hash` is one of its own. All are compared, even after a match.
     pub(crate) fn takes(&self, hash: Hash) -> bool {
         self.free || self.passwords.iter().fold(false, |found, own| found | own.is_same(hash))
     }
@@ -232,7 +232,7 @@ impl fmt::Debug for Selector {
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct FirstArgs {
     pub number: Number,
-    /// As they were written, in the order in which they were.
+    /// Rules as they were written, in their order.
     args: Vec<Box<[u8]>>,
     /// The same in small letters.
     known: BTreeSet<Vec<u8>>,
@@ -303,7 +303,7 @@ mod tests {
 
     #[test]
     fn an_unknown_user_takes_as_long_as_a_wrong_password() {
-        // The answer came sooner for names that there are not: a long password showed which there are.
+        // Replies came sooner for unknown names: a long password revealed which names exist.
         let text = b"user bob on >secret\nuser idle off >secret\nuser open on nopass";
         let users = Users::parse("users.acl", text).expect("valid");
         let hashed = |name: &[u8], password: &[u8]| {

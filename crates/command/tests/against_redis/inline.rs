@@ -1,4 +1,4 @@
-//! Inline requests: each line gives the words that Redis finds in it, or the refusal that Redis sends.
+//! Inline requests: each line gives the words that Redis parses, or the error that Redis sends.
 
 use resp::encode;
 use resp::request::{Request, RequestLimits, Scanned, Scanner};
@@ -9,7 +9,7 @@ use crate::node::Node;
 /// Redis answers the words behind this.
 const SHOW: &[u8] = b"EVAL return(ARGV) 0 ";
 
-/// Where a byte can stand in a line; `@` is its place.
+/// Places of a byte in a line, marked by `@`.
 const TEMPLATES: [&str; 16] = [
     "@",
     "@a",

@@ -28,7 +28,7 @@ const CHANGED: [(usize, &str); 5] = [
     (ARITY, "command|getkeys command|getkeysandflags"),
     (
         FLAGS,
-        // May be called in scripts, while data is loaded, and so on.
+        // Flags about scripts, loading, and so on.
         "blmove blpop brpop brpoplpush bzpopmax bzpopmin cluster|info cluster|myid cluster|myshardid cluster|nodes cluster|shards \
          cluster|slots exec memory|malloc-stats memory|purge multi wait watch",
     ),
@@ -44,7 +44,7 @@ const CHANGED: [(usize, &str); 5] = [
 /// Where the table has the number of arguments of servers after 7.0, so that a request reaches those.
 const WIDER: [&str; 2] = ["zrank", "zrevrank"];
 
-/// Whether `server` is known to say something else than the table in this place of the entry of `name`.
+/// Whether `server` is known to differ from the table in this place of the entry of `name`.
 fn is_changed(server: Server, place: usize, name: &str) -> bool {
     if server == Server::Redis(7, 0) {
         return place == ARITY && WIDER.contains(&name);
@@ -194,7 +194,7 @@ fn key_specs_of_an_old_node_find_the_keys_of_the_table() {
     assert!(compared > 5_000, "only {compared} requests were compared");
 }
 
-/// Requests whose keys are worth a look, beside the random ones.
+/// Requests with interesting keys, beside the random ones.
 const KEYS_CORPUS: &[&str] = &[
     "GET a",
     "SET a 1 EX 5 GET",
@@ -280,7 +280,7 @@ fn keys_are_where_redis_finds_them() {
     }
 }
 
-/// `COMMAND GETKEYS` and `GETKEYSANDFLAGS` answer as Redis does, and the keys that requests are routed by are the same.
+/// `COMMAND GETKEYS` and `GETKEYSANDFLAGS` reply as Redis does, and routing uses the same keys.
 fn assert_same_keys(node: &mut Node, args: &[&[u8]]) {
     let shown = args.iter().map(|arg| String::from_utf8_lossy(arg)).collect::<Vec<_>>().join(" ");
     let mut keys = Value::Nil;
@@ -428,7 +428,7 @@ fn a_forwarded_command_gets_one_reply_at_once() {
 fn no_read_that_is_said_not_to_wait_blocks() {
     let Some(mut node) = start() else { return };
     let mut prng = seeded_prng();
-    // A group to read from, and an empty stream, which is where a read would block.
+    // A group to read from, and an empty stream, on which a read would block.
     node.ask("XGROUP CREATE a b $ MKSTREAM");
     let words: &[&[u8]] =
         &[b"BLOCK", b"block\0", b"0", b"1", b"COUNT", b"GROUP", b"b", b"NOACK", b"STREAMS", b"a"];

@@ -27,7 +27,7 @@ pub(crate) struct Node {
 }
 
 impl Node {
-    /// `None`, said aloud, if redis-server is not installed; on CI that is a failure.
+    /// `None`, with a message, if redis-server is not installed; on CI that is a failure.
     #[allow(dead_code, reason = "some is compared with Redis 7.0 alone")]
     pub(crate) fn start() -> Option<Node> {
         Node::start_with(&[])
@@ -82,8 +82,8 @@ impl Node {
         self.ask_bytes(&request)
     }
 
-    /// Sends `request` as it is and gives the reply as it came. The node closes the connection after a protocol error;
-    /// the next request then has a new one.
+    /// Sends `request` unchanged and returns the raw reply. The node closes the connection after a protocol error; the next
+    /// request then has a new one.
     pub(crate) fn ask_bytes(&mut self, request: &[u8]) -> Vec<u8> {
         self.conn.write_all(request).expect("the node takes the request");
         let shown = || request.escape_ascii().to_string();

@@ -6,7 +6,7 @@ use resp::{Request, Span, encode};
 use crate::node::Node;
 
 impl Node {
-    /// Sends the words of `line` and gives the reply as a value.
+    /// Sends the words of `line` and returns the reply as a value.
     pub(crate) fn ask(&mut self, line: &str) -> Value {
         let words: Vec<_> = line.split(' ').map(str::as_bytes).collect();
         Value::of(&self.ask_raw(&words))
