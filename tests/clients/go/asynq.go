@@ -88,7 +88,7 @@ func doTasks(w *world, e *expectations, redis asynq.RedisClientOpt) map[int]int 
 		isDone = len(done) == tasks
 		lock.Unlock()
 	}
-	// What is in work is brought to its end.
+	// Jobs in work are finished.
 	server.Shutdown()
 	return done
 }

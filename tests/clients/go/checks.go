@@ -126,7 +126,7 @@ func countersExpiry(w *world) error {
 	return e.err
 }
 
-// pipeline sends in one go what touches all shards, with an error in the middle.
+// pipeline sends commands for all shards in one go, with an error in the middle.
 func pipeline(w *world) error {
 	e := &expectations{}
 	var sets []*redis.StatusCmd
@@ -340,7 +340,7 @@ func cluster(w *world) error {
 	return e.err
 }
 
-// reconnect repeats a request until it succeeds, as whoever retries does.
+// reconnect repeats a request until it succeeds, as clients with retries do.
 func reconnect(w *world) error {
 	err := restart(w)
 	if err != nil {
@@ -358,7 +358,7 @@ func reconnect(w *world) error {
 	return fmt.Errorf("no answer 10 s after the restart: %w", err)
 }
 
-// restart asks whoever started the program to do what its setup has for that.
+// restart asks the harness for the restart of its setup.
 func restart(w *world) error {
 	fmt.Println("restart?")
 	if line, err := w.stdin.ReadString('\n'); err != nil || line != "restarted\n" {
@@ -367,7 +367,7 @@ func restart(w *world) error {
 	return nil
 }
 
-// writes appends to lists while nodes cut connections. The library repeats by itself what it takes for not carried out, by the
+// writes appends to lists while nodes cut connections. The library itself repeats requests that it takes for not carried out, by the
 // words of the error: nothing may be there twice, and all that succeeded must be there.
 func writes(w *world) error {
 	const writers, cuts, between = 8, 30, 200

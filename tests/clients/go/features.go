@@ -26,7 +26,7 @@ func transactions(w *world) error {
 	e.equal("INCR in it", int64(2))(incremented.Result())
 	e.equal("LRANGE in it", []string{"x", "y"})(both.Result())
 
-	// One that sees to it that nobody writes between its GET and its SET.
+	// A transaction that checks that no other client writes between its GET and its SET.
 	double := func(meanwhile func() error) error {
 		return rdb.Watch(w.ctx, func(tx *redis.Tx) error {
 			value, err := tx.Get(w.ctx, "tx:a{t}").Int()
@@ -58,7 +58,7 @@ func transactions(w *world) error {
 	return e.err
 }
 
-// blocking has one client wait for what another gives.
+// blocking has one client wait for another's element.
 func blocking(w *world) error {
 	e, rdb := &expectations{}, w.rdb
 	popped := make(chan *redis.StringSliceCmd, 1)
@@ -83,7 +83,7 @@ func blocking(w *world) error {
 		e.equal("its fields", message.Values)(streams[0].Messages[0].Values, nil)
 	}
 
-	// The library's least is a second, but for what it does not know.
+	// The library's shortest timeout is a second, except for commands that it does not know.
 	e.fails("BRPOP of nothing", redis.Nil.Error(), rdb.Do(w.ctx, "BRPOP", "blocking:none", "0.01").Err())
 	return e.err
 }

@@ -1,5 +1,5 @@
-// Command program does with go-redis, rueidis or asynq what their users do, against the port that it is given.
-// tests/clients/README.md says how it is started and what it prints.
+// Command program runs typical uses of go-redis, rueidis or asynq against the given port.
+// tests/clients/README.md defines its arguments and its output.
 package main
 
 import (
@@ -15,7 +15,7 @@ import (
 // checkTimeout bounds one check. Generous: the machine may be busy with other tests.
 const checkTimeout = 60 * time.Second
 
-// world is what every check gets.
+// world is the argument of every check.
 type world struct {
 	ctx context.Context
 	// rdb is one client for all checks, as an application would have it.
@@ -25,7 +25,7 @@ type world struct {
 	stdin      *bufio.Reader
 }
 
-// check is what is tried, and its name.
+// check is a function with its name.
 type check struct {
 	name string
 	run  func(*world) error
@@ -80,7 +80,7 @@ func main() {
 	}
 }
 
-// chosen gives the checks that the arguments name, and puts what they need into `w`.
+// chosen returns the checks that the arguments name, and puts their settings into `w`.
 func chosen(w *world, args []string) []check {
 	if len(args) != 3 {
 		return nil

@@ -107,7 +107,7 @@ func (a *asOne) pipeline(e *expectations) {
 		e.equal("SET", "OK")(replies[2*n].ToString())
 		e.equal("GET", fmt.Sprint(n))(replies[2*n+1].ToString())
 	}
-	// What goroutines ask at the same time goes out as one pipeline too.
+	// Simultaneous requests of goroutines go out as one pipeline too.
 	var tasks sync.WaitGroup
 	values := make([]string, 50)
 	for task := range values {

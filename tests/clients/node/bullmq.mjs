@@ -15,7 +15,7 @@ export function bullmq({ port, setup }) {
   const options = { connection: { host: '127.0.0.1', port, maxRetriesPerRequest: null }, prefix: PREFIX };
   const opened = [];
 
-  /** One of BullMQ's objects, which says what goes wrong in it and is closed in the end. */
+  /** One of BullMQ's objects, which reports its errors and is closed in the end. */
   function open(object) {
     object.on('error', (error) => console.error('bullmq:', error.message));
     opened.push(object);
@@ -25,7 +25,7 @@ export function bullmq({ port, setup }) {
   return {
     async jobs() {
       const queue = open(new Queue('jobs', options));
-      // Everybody who waits for a job listens for the queue's end.
+      // Each waiter for a job listens for the queue's end.
       queue.setMaxListeners(0);
       if (setup === 'store') {
         await assert.rejects(queue.add('add', { n: 1 }), (error) => isRefusalOfScripts(error, Error));
@@ -64,7 +64,7 @@ export function bullmq({ port, setup }) {
     },
 
     close() {
-      // The process ends behind this, and nobody waits for what is not done.
+      // The process ends after this, and nothing waits for unfinished work.
       opened.forEach((object) => object.close().catch(() => {}));
     },
   };

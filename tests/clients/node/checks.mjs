@@ -1,4 +1,4 @@
-// What all libraries are asked to do, and how it is reported.
+// The checks of all libraries, and their report.
 //
 // A library is an object with one asynchronous function per name in CHECKS, and `close`. A check that throws has
 // failed; its error is the reason.
@@ -34,7 +34,7 @@ export const QUEUE_CHECKS = ['jobs'];
 
 /** Longer than any check takes on a busy machine. */
 const CHECK_MS_MAX = 30_000;
-/** How long whoever runs this program may take to restart the proxy, and then the client to notice. */
+/** The longest time for the harness to restart the proxy, and then for the client to notice. */
 const RESTART_MS_MAX = 60_000;
 const RECONNECT_MS_MAX = 10_000;
 
@@ -84,7 +84,7 @@ export async function within(ms, promise) {
   }
 }
 
-/** Asks whoever runs this program to restart the proxy, and waits until that is done. */
+/** Asks the harness to restart the proxy, and waits until that is done. */
 export async function restart() {
   console.log('restart?');
   const lines = createInterface({ input: process.stdin });
@@ -111,7 +111,7 @@ export async function eventually(work) {
   }
 }
 
-/** Whether `error` is the library's own, and tells somebody who knows nothing of shardis that scripts need nodes. */
+/** Whether `error` is the library's own, and explains, without knowledge of shardis, that scripts need nodes. */
 export function isRefusalOfScripts(error, ErrorClass) {
   return error instanceof ErrorClass && /^ERR .*not in the embedded store/.test(error.message);
 }
@@ -121,7 +121,7 @@ export async function untilSomebodyWaits(list) {
   await eventually(async () => assert.match(String(await list()), / flags=b /));
 }
 
-/** Gathers what a subscriber is told, so that a check can wait for so many. */
+/** Collects the messages of a subscriber, so that a check can wait for a number of them. */
 export class Heard {
   #messages = [];
   #wanted = null;

@@ -1,6 +1,6 @@
 // ioredis where shards look like one Redis: `multi()` as it is by default, over keys of any shard.
 //
-// It does what ioredis.mjs does where that names no hash tags.
+// The checks of ioredis.mjs without hash tags.
 
 import assert from 'node:assert/strict';
 import { Redis, ReplyError } from 'ioredis';

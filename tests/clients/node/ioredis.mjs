@@ -154,7 +154,7 @@ export function ioredis({ port, setup }) {
       assert.match(failure.message, /^ERR value is not an integer/);
     },
 
-    // ioredis has no pool: what runs at the same time shares a connection, and auto-pipelining batches it.
+    // ioredis has no pool: simultaneous requests share a connection, and auto-pipelining batches them.
     async concurrent() {
       batching = redis.duplicate({ enableAutoPipelining: true });
       batching.on('error', (error) => console.error('ioredis:', error.message));
@@ -168,7 +168,7 @@ export function ioredis({ port, setup }) {
 
     async cluster() {
       const cluster = new Redis.Cluster([{ host: '127.0.0.1', port }], {
-        // By default it asks again every 100 ms or so, for ever.
+        // By default it asks again about every 100 ms, without end.
         clusterRetryStrategy: (times) => (times < 10 ? 100 : null),
       });
       cluster.on('error', (error) => console.error('ioredis cluster:', error.message));
@@ -199,7 +199,7 @@ export function ioredis({ port, setup }) {
       assert.equal(await redis.incr('tx:a{t}'), 'QUEUED');
       assert.deepEqual(await redis.exec(), [[null, 3]]);
 
-      // Who watches wants a connection of its own.
+      // WATCH needs a connection of its own.
       const watcher = redis.duplicate();
       try {
         assert.equal(await watcher.watch('tx:a{t}'), 'OK');

@@ -1,4 +1,4 @@
-// What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
+// Typical uses of a Redis library, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 //
 //     node main.mjs <ioredis|node-redis|bullmq> <port> <nodes|store>
 //     node main.mjs ioredis <port> emulate

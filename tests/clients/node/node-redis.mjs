@@ -95,7 +95,7 @@ export function nodeRedis({ port, setup }) {
 
     async pipeline() {
       const names = keys('pipeline', 300);
-      // `exec` would send MULTI and EXEC; the pipeline alone is what is asked here.
+      // `exec` would send MULTI and EXEC; this check is about the pipeline alone.
       const batch = client.multi();
       names.forEach((name, n) => batch.set(name, String(n)).get(name));
       assert.deepEqual(await batch.execAsPipeline(), names.flatMap((_, n) => ['OK', String(n)]));
@@ -217,7 +217,7 @@ export function nodeRedis({ port, setup }) {
       const replies = await multi.lRange('tx:b{t}', 0, -1).exec();
       assert.deepEqual(replies, ['OK', 2, 2, ['x', 'y']]);
 
-      // Who watches wants a connection of its own.
+      // WATCH needs a connection of its own.
       const watcher = await client.duplicate().connect();
       try {
         assert.equal(await watcher.watch('tx:a{t}'), 'OK');

@@ -1,6 +1,6 @@
 #!/usr/bin/perl
-# Does with Redis.pm or Redis::Fast, which have the same interface, what their users do, against the port that it is
-# given. tests/clients/README.md says how it is started and what it prints. A check dies where something is wrong.
+# Typical uses of Redis.pm or Redis::Fast, which have the same interface, against the given port.
+# tests/clients/README.md defines its arguments and its output. A check dies on an unexpected result.
 use strict;
 use warnings;
 
@@ -15,14 +15,14 @@ eval "require $library" or die $@;
 
 # The longest that one request may take. Generous: the machine may be busy with other tests.
 my $patience = 30;
-# One client for all checks. What failed may have left replies unread: then the next check gets a new one.
+# One client for all checks. A failed check may leave replies unread: then the next check gets a new one.
 my $redis;
 
 sub client {
     return $library->new(server => "127.0.0.1:$port", read_timeout => $patience, write_timeout => $patience, @_);
 }
 
-# ---- what the checks say ----
+# ---- reports of the checks ----
 
 # A value as text, the same for 1 and "1", which Perl does not tell apart either.
 sub show {
@@ -228,7 +228,7 @@ sub errors {
     expect('GET after all', scalar $redis->get('errors'), 'x');
 }
 
-# ---- what makes a connection different from others ----
+# ---- state of a connection ----
 
 sub transactions {
     $redis->multi;
@@ -277,7 +277,7 @@ sub until_somebody_waits {
     }
 }
 
-# One client waits for what another one gives.
+# One client waits for an element that another pushes.
 sub blocking {
     pipe my $reader, my $writer or die "pipe: $!\n";
     my $child = fork // die "fork: $!\n";
@@ -295,7 +295,7 @@ sub blocking {
     expect('BRPOP of nothing', [$redis->brpop('blocking:none', 0.01)], [undef]);
 }
 
-# Subscribing takes a connection of its own, and another one that publishes. The functions are told what comes.
+# Subscribing takes a connection of its own, and another one that publishes. The functions receive the messages.
 sub pubsub {
     my $subscriber = client();
     my @told;

@@ -1,5 +1,5 @@
 <?php
-// What both libraries are asked to do, how it is reported, and what they use for it.
+// The checks of both libraries, their report, and their helpers.
 
 declare(strict_types=1);
 

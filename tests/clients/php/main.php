@@ -1,15 +1,15 @@
 <?php
-// What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
+// Typical uses of a Redis library, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 //
 //     php main.php <phpredis|predis> <port> emulate
 //
-// tests/clients/README.md says what it prints. A check throws where something is wrong.
+// tests/clients/README.md defines its output. A check throws on an unexpected result.
 
 declare(strict_types=1);
 
 require __DIR__ . '/checks.php';
 
-// What Debian has of Predis is older than the warnings of this PHP.
+// Debian's Predis is older than the warnings of this PHP.
 error_reporting(E_ALL & ~E_DEPRECATED);
 // A warning is a failure of the check in which it comes.
 set_error_handler(function (int $level, string $text, string $file, int $line): bool {

@@ -220,7 +220,7 @@ final class PhpRedis
         return $redis;
     }
 
-    /** What EXEC gives for keys of several shards, of which some are watched, when another client has written to `written`. */
+    /** The reply of EXEC for keys of several shards, some of them watched, after another client has written to `written`. */
     private function watched(string $written): array|false
     {
         $this->redis->watch(['tx:60', 'tx:61', 'tx:62']);

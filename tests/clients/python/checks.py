@@ -39,7 +39,7 @@ CHECKS = [
 
 # Longer than any check takes on a busy machine.
 CHECK_SECONDS_MAX = 30
-# How long whoever runs this program may take to restart the proxy, and then the client to notice.
+# The longest time for the harness to restart the proxy, and then for the client to notice.
 RESTART_SECONDS_MAX = 60
 RECONNECT_SECONDS_MAX = 10
 

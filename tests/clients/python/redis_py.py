@@ -173,7 +173,7 @@ class RedisPy:
                 expect(self.pooled.get(name), f"of {name}".encode())
 
         with ThreadPoolExecutor(50) as executor:
-            # A list, so that what a task raised is raised here.
+            # A list, so that a task's exception is raised here.
             list(executor.map(task, range(50)))
 
     def cluster(self):
@@ -251,7 +251,7 @@ class RedisPy:
         with ThreadPoolExecutor(5) as executor:
             list(executor.map(count, range(20)))
         expect(counted, list(range(20)))
-        # Whose lock has expired or was taken away must not release that of somebody else.
+        # The former holder of an expired lock must not release another holder's lock.
         mine = r.lock("lock:lost", timeout=30)
         mine.acquire()
         r.set("lock:lost", "of another")

@@ -1,4 +1,4 @@
-# How checks are reported, and what they use.
+# The report of checks, and their helpers.
 
 module Checks
   # Longer than any check takes on a busy machine.

@@ -9,7 +9,7 @@ require_relative 'checks'
 JOBS = 1000
 QUEUES = %w[first second].freeze
 
-# Of the pair, Debian has a Sidekiq that is older than what this redis-rb warns of.
+# Debian's Sidekiq is older than the warnings of its redis-rb.
 Redis.silence_deprecations = true
 Sidekiq.logger = Sidekiq::Logger.new($stderr, level: Logger::WARN)
 redis = { url: "redis://127.0.0.1:#{ENV.fetch('JOBS_PORT') { ARGV[1] }}/0", network_timeout: 30 }

@@ -1,8 +1,8 @@
-# What a program with a Redis library does, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
+# Typical uses of a Redis library, against the endpoint on 127.0.0.1:<port>, whose keyspace should be empty.
 #
 #     ruby main.rb <redis-rb|sidekiq> <port> emulate
 #
-# tests/clients/README.md says what it prints. A check raises where something is wrong.
+# tests/clients/README.md defines its output. A check raises on an unexpected result.
 
 require_relative 'checks'
 

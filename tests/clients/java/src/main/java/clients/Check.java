@@ -6,7 +6,7 @@ import java.util.concurrent.FutureTask;
 import java.util.concurrent.TimeUnit;
 import java.util.concurrent.TimeoutException;
 
-/** What all libraries are asked to do, in this order, and how it is reported. */
+/** The checks of all libraries, in this order, and their report. */
 enum Check {
     CONNECT("connect", Library::connect),
     STRINGS("strings", Library::strings),
@@ -90,7 +90,7 @@ enum Check {
         return this == RECONNECT ? Restart.SECONDS_MAX + 2 * Restart.RECONNECT_SECONDS_MAX : CHECK_SECONDS_MAX;
     }
 
-    /** One line: the exception, and what caused it, which libraries like to hide. */
+    /** One line: the exception, and its cause, which libraries like to hide. */
     private static String reason(Throwable error) {
         Throwable cause = error.getCause();
         boolean tellsAll = cause == null || Objects.equals(error.getMessage(), cause.getMessage());

@@ -7,7 +7,7 @@ import java.util.Objects;
 import java.util.concurrent.Callable;
 import java.util.stream.IntStream;
 
-/** Comparisons that say what they found. */
+/** Comparisons that report the found value. */
 final class Expect {
     private Expect() {}
 
@@ -52,7 +52,7 @@ final class Expect {
         that(message.startsWith(start), "the error is " + message);
     }
 
-    /** That {@code work} is refused in words that tell who knows nothing of shardis that scripts need nodes. */
+    /** Checks that {@code work} is refused with an error that explains, without knowledge of shardis, that scripts need nodes. */
     static void refusalOfScripts(Class<? extends Exception> kind, Callable<?> work) throws Exception {
         String message = message(kind, work);
         that(message.contains("not in the embedded store"), "scripts are refused by " + message);

@@ -402,7 +402,7 @@ final class JedisLibrary implements Library {
         }
     }
 
-    /** What CLIENT says, for which a pool has no method. */
+    /** The reply of CLIENT, for which a pool has no method. */
     private String client(String subcommand) {
         CommandArguments arguments = new CommandArguments(Protocol.Command.CLIENT).add(subcommand);
         return new String((byte[]) client.executeCommand(arguments), StandardCharsets.UTF_8);

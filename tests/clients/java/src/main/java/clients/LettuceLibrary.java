@@ -45,7 +45,7 @@ import java.util.stream.Stream;
 
 /** Lettuce: one connection for all, blocking or with futures; scan iterators and {@code RedisClusterClient}. */
 final class LettuceLibrary implements Library {
-    /** Less than the 60 s that are Lettuce's default, which would hide what a check waited for. */
+    /** Less than Lettuce's default of 60 s, which would hide the cause of a check's wait. */
     private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
     private final RedisURI uri;
@@ -134,7 +134,7 @@ final class LettuceLibrary implements Library {
     public void pipeline() throws Exception {
         List<RedisFuture<String>> replies = new ArrayList<>();
         List<String> expected = new ArrayList<>();
-        // A connection of its own: what is not flushed would be waited for by everybody who shares it.
+        // A connection of its own: all users of a shared one would wait for unflushed requests.
         try (StatefulRedisConnection<String, String> batching = client.connect()) {
             batching.setAutoFlushCommands(false);
             RedisAsyncCommands<String, String> async = batching.async();
@@ -239,7 +239,7 @@ final class LettuceLibrary implements Library {
         Expect.equal(redis.get("errors"), "text");
     }
 
-    /** Lettuce wants one connection to be shared by all, so that is what 50 chains of futures do. */
+    /** Lettuce is made for one shared connection, so 50 chains of futures share one. */
     @Override
     public void concurrent() throws Exception {
         RedisAsyncCommands<String, String> async = conn.async();
@@ -275,7 +275,7 @@ final class LettuceLibrary implements Library {
         }
     }
 
-    /** A transaction takes a connection of its own, as what others send meanwhile would be a part of it. */
+    /** A transaction takes a connection of its own, as requests of others would become a part of it. */
     @Override
     public void transactions() throws Exception {
         try (StatefulRedisConnection<String, String> own = client.connect()) {

@@ -1,6 +1,6 @@
 package clients;
 
-/** What each library does: one method per {@link Check}. One that throws has failed; what it throws is the reason. */
+/** The methods of each library: one per {@link Check}. A method that throws has failed; the exception is the reason. */
 interface Library extends AutoCloseable {
     /** Makes the client that the others use. */
     void connect() throws Exception;
@@ -40,7 +40,7 @@ interface Library extends AutoCloseable {
     /** MULTI and EXEC of keys of one shard, with WATCH and without; keys of several are refused. */
     void transactions() throws Exception;
 
-    /** BLPOP waits for what another connection pushes. */
+    /** BLPOP waits for an element that another connection pushes. */
     void blocking() throws Exception;
 
     /** Channels and patterns are heard from SUBSCRIBE to UNSUBSCRIBE. */

@@ -1,7 +1,7 @@
 package clients;
 
 /**
- * What a program with a Redis library does, against the endpoint on 127.0.0.1:&lt;port&gt;, whose keyspace should be
+ * Typical uses of a Redis library, against the endpoint on 127.0.0.1:&lt;port&gt;, whose keyspace should be
  * empty. It prints a line per check, as {@link Check} says.
  */
 public final class Main {

@@ -8,7 +8,7 @@ import java.util.concurrent.Callable;
 
 /** A restart of the proxy, and how a program comes through it. */
 final class Restart {
-    /** How long whoever runs this program may take to restart the proxy. */
+    /** The longest time for the harness to restart the proxy. */
     static final int SECONDS_MAX = 60;
 
     /** How long the client may take, then, to work again. */

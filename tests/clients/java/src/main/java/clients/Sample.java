@@ -18,11 +18,11 @@ final class Sample {
 
     private Sample() {}
 
-    /** The next {@code count} lines that somebody hears, in their order. */
+    /** The next {@code count} lines of a subscriber, in their order. */
     static List<String> take(BlockingQueue<String> heard, int count) throws InterruptedException {
         List<String> lines = new ArrayList<>();
         while (lines.size() < count) {
-            // Longer than that it takes on no machine; the deadline of the check would not say what is missing.
+            // No machine needs longer; the deadline of the check would not name the missing lines.
             String line = heard.poll(20, TimeUnit.SECONDS);
             Expect.that(line != null, "only " + lines + " was heard");
             lines.add(line);
@@ -39,7 +39,7 @@ final class Sample {
         return keys(prefix, count).toArray(String[]::new);
     }
 
-    /** The keys, in order, each with what {@code value} makes of its number. */
+    /** The keys, in order, each with the {@code value} of its number. */
     static <V> Map<String, V> numbered(List<String> keys, IntFunction<V> value) {
         Map<String, V> pairs = new LinkedHashMap<>();
         for (String key : keys) {
