@@ -12,6 +12,7 @@ mod links;
 mod log_lines;
 mod map;
 mod measure;
+mod messages;
 mod permissions;
 mod ratchet;
 mod sentences;
@@ -84,6 +85,7 @@ pub(crate) fn run(options: &Options) -> Result<()> {
         findings.extend(words::long_names(source));
         findings.extend(sentences::check(source));
         findings.extend(log_lines::check(source));
+        findings.extend(messages::check(source));
     }
     findings.extend(walk::check(&tree));
     findings.extend(map::check(&tree));

@@ -22,8 +22,8 @@
 //! **Must not know** the proxy: it starts one as a program. Of our crates it depends on `resp` and `stdx`. It relaxes the lints of
 //! the root's `clippy.toml` against clocks, threads and sockets, since it starts processes and asks nodes whether they are there.
 
-#![expect(clippy::disallowed_methods, reason = "it starts processes and waits for them")]
-#![expect(clippy::disallowed_types, reason = "it asks nodes whether they are there")]
+#![expect(clippy::disallowed_methods, reason = "the crate starts processes and waits for them")]
+#![expect(clippy::disallowed_types, reason = "the crate asks nodes whether they are there")]
 
 mod arguments;
 mod children;
