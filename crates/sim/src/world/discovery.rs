@@ -155,6 +155,9 @@ impl World<'_> {
             (Host::Sentinel(sentinel), Some(watch), _) => {
                 let answers = answers(&asked, |request| Some(watch.answer(sentinel, request, now)));
                 talk.listens |= answers == SUBSCRIBED;
+                if sentinel < watch.named && has_asked_for_others(&asked) {
+                    self.patrol.note_others();
+                }
                 reply.extend(answers);
             }
             (Host::Node(node), _, Some(_)) if self.nodes[node].loading_until > now => {
@@ -404,6 +407,12 @@ impl Talk {
         let (asked, said) = (Vec::new(), Vec::new());
         Talk { host, is_connected: false, asked, said, listens: false, is_ended: false, is_lost: false }
     }
+}
+
+/// Whether `asked` is a question for the other sentinels.
+fn has_asked_for_others(asked: &[u8]) -> bool {
+    const QUESTION: &[u8] = b"SENTINELS";
+    asked.windows(QUESTION.len()).any(|window| window == QUESTION)
 }
 
 /// The replies to `asked`, one request behind the other.

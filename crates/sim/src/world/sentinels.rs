@@ -52,6 +52,8 @@ pub(super) struct Patrol {
     right_since: Vec<Vec<Instant>>,
     /// By sentinel: something is wrong with its connections until then.
     troubled_until: Vec<Instant>,
+    /// A sentinel of the configuration has named its fellows. The proxy knows the others only by such an answer.
+    are_others_known: bool,
     /// By sentinel: others have reported, or may have, that it is down. Since then, a sentinel outside of the configuration may
     /// not be asked.
     was_missed: Vec<bool>,
@@ -70,6 +72,7 @@ impl Patrol {
             reigns: vec![0; plan.shards],
             right_since: vec![vec![Instant::ZERO; count]; plan.shards],
             troubled_until: vec![Instant::ZERO; count],
+            are_others_known: false,
             was_missed: vec![false; count],
             heir_since: vec![None; plan.shards],
             roles: vec![None; plan.nodes()],
@@ -80,6 +83,11 @@ impl Patrol {
     fn trouble(&mut self, sentinel: usize, until: Instant) {
         let troubled_until = &mut self.troubled_until[sentinel];
         *troubled_until = (*troubled_until).max(until);
+    }
+
+    /// A sentinel of the configuration has named its fellows to the discovery.
+    pub(super) fn note_others(&mut self) {
+        self.are_others_known = true;
     }
 
     /// `node` has reported its role to the discovery.
@@ -487,7 +495,7 @@ impl World<'_> {
                 let can_know = is_well
                     && !its.is_down
                     && its.slowness == Duration::ZERO
-                    && (sentinel < watch.named || !*was_missed)
+                    && (sentinel < watch.named || self.patrol.are_others_known && !*was_missed)
                     && self.patrol.troubled_until[sentinel] <= now
                     && watch.knows(sentinel, shard)
                     && !watch.is_failing_over(shard);
