@@ -36,8 +36,16 @@ pub(super) struct Shard {
     trouble: Option<Instant>,
     /// A sentinel is carrying out a failover; since when.
     failover: Option<Instant>,
-    /// Time since which most sentinels make an older claim than ours, and none a newer one.
-    older: Option<Instant>,
+    older: Older,
+}
+
+/// Time for which most sentinels have made an older claim than ours, and none another claim.
+#[derive(Clone, Copy, Debug, Default)]
+struct Older {
+    /// Time until `since`, or altogether.
+    heard: Duration,
+    /// Start of the present period in which most sentinels make it. While too few sentinels answer, no time counts.
+    since: Option<Instant>,
 }
 
 /// Whether the claim's node has reported that it is a primary.
@@ -119,7 +127,8 @@ impl Shard {
 
     /// The claim with the highest epoch; of several with the same, the most frequent. A claim older than the known one counts
     /// only if a lasting majority makes it and no sentinel makes the known one. Where names were removed and added again
-    /// (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew.
+    /// (`SENTINEL REMOVE`, `MONITOR`), epochs begin anew. A silent sentinel contradicts nothing: it stops the clock. If it set
+    /// the clock back, slow sentinels would keep a wrong primary for ever.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
         let votes_for =
@@ -127,14 +136,21 @@ impl Shard {
         let is_known = |claim: &Claim| known.is_some_and(|known| known.address == claim.address);
         // Of equals the first sentinel's wins; the known claim goes before all.
         let claims = said.iter().rev().map(|said| said.claim);
-        let best = claims.max_by_key(|claim| (claim.epoch, votes_for(claim), is_known(claim)))?;
+        let Some(best) = claims.max_by_key(|claim| (claim.epoch, votes_for(claim), is_known(claim))) else {
+            self.older.stop(now);
+            return None;
+        };
         if known.is_none_or(|known| best.epoch >= known.epoch) {
-            self.older = None;
+            self.older = Older::default();
             return Some(best);
         }
-        let is_majority = votes_for(best) * 2 > votes;
-        self.older = if is_majority { self.older.or(Some(now)) } else { None };
-        self.older.filter(|since| now.since(*since) >= SUSPECT_FOR).map(|_| best)
+        let heard = said.iter().filter(|said| said.has_vote).count();
+        match () {
+            () if votes_for(best) * 2 > votes => self.older.go_on(now),
+            () if heard * 2 > votes => self.older = Older::default(),
+            () => self.older.stop(now),
+        }
+        self.older.has_lasted(now).then_some(best)
     }
 
     /// The newest claim is `claim`.
@@ -150,7 +166,7 @@ impl Shard {
         };
         self.drop_heir(talks);
         self.probe.end(talks);
-        (self.probe, self.claim, self.older) = (Probe::default(), Some(claim), None);
+        (self.probe, self.claim, self.older) = (Probe::default(), Some(claim), Older::default());
         self.trouble = if self.word == Word::Given { None } else { Some(now) };
     }
 
@@ -356,6 +372,28 @@ impl Shard {
         let replicas = self.claim.iter().flat_map(|claim| &claim.replicas).map(node);
         let replicas = replicas.filter(|replica| primary.as_ref() != Some(replica)).collect();
         ShardSpec { name: name.to_owned(), primary, replicas, slots: Vec::new() }
+    }
+}
+
+impl Older {
+    /// Notes at `now` that most sentinels make the claim.
+    fn go_on(&mut self, now: Instant) {
+        self.since.get_or_insert(now);
+    }
+
+    /// Notes at `now` that too few sentinels answer.
+    fn stop(&mut self, now: Instant) {
+        self.heard = self.heard_until(now);
+        self.since = None;
+    }
+
+    fn heard_until(&self, now: Instant) -> Duration {
+        self.heard + self.since.map_or(Duration::ZERO, |since| now.since(since))
+    }
+
+    /// Whether most sentinels make the claim now, and have made it for [`SUSPECT_FOR`].
+    fn has_lasted(&self, now: Instant) -> bool {
+        self.since.is_some() && self.heard_until(now) >= SUSPECT_FOR
     }
 }
 

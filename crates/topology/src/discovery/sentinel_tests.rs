@@ -180,6 +180,42 @@ fn older_claim_needs_a_majority_without_contradiction() {
 }
 
 #[test]
+fn older_claim_is_taken_though_sentinels_answer_at_times_only() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    all.iter().for_each(|said| claim(said, "c:1", 5));
+    world.run_for(Duration::from_secs(15));
+    // All were told to forget everything. One is gone, and another answers for four seconds of eight.
+    world.kill("s:3");
+    all.iter().for_each(|said| claim(said, "a:1", 0));
+    for expected in [Some("c:1"), Some("c:1"), None, None, Some("a:1")] {
+        world.wish(Wish::Look);
+        world.run_for(Duration::from_secs(4));
+        let known = &primaries(&world)[0];
+        assert!(expected.is_none_or(|expected| known == expected), "{known}, at {:?}", world.now);
+        world.kill("s:2");
+        world.run_for(Duration::from_secs(4));
+        world.put("s:2", sentinel(&all[1]));
+    }
+}
+
+#[test]
+fn older_claim_that_is_contradicted_is_measured_anew() {
+    let (mut world, all) = world();
+    world.put("c:1", primary());
+    all.iter().for_each(|said| claim(said, "c:1", 5));
+    world.run_for(Duration::from_secs(15));
+    let rounds = ["a:1", "a:1", "a:1", "c:1", "a:1", "a:1", "a:1", "a:1"];
+    for (round, at) in rounds.into_iter().enumerate() {
+        all.iter().for_each(|said| claim(said, at, if at == "a:1" { 0 } else { 5 }));
+        world.wish(Wish::Look);
+        world.run_for(Duration::from_secs(4));
+        let expected = if round < 7 { "c:1" } else { "a:1" };
+        assert_eq!(primaries(&world)[0], expected, "round {round}");
+    }
+}
+
+#[test]
 fn equals_are_decided_by_most() {
     let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one"]));
     for (at, claim) in [("s:1", "x:1"), ("s:2", "a:1"), ("s:3", "a:1")] {
