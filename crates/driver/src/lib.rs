@@ -117,26 +117,49 @@ pub struct Driver {
 }
 
 /// One socket and its state as of the last event.
+///
+/// ```text
+///   input    Drained ◄──► Readable ──► HungUp ──► Ended        the kernel says more ──►   ◄── a short read
+///   output   Connecting ──► Open ──► Blocked ──► Freed ──► Open
+/// ```
 #[derive(Debug)]
 struct Conn {
     id: Id,
     socket: Socket,
-    connecting: bool,
-    /// There may be something to read.
-    readable: bool,
-    /// It takes bytes again, and somebody waits for that.
-    writable: bool,
-    /// A write came back short.
-    blocked: bool,
-    /// The other side is done sending, as the kernel says; there may be bytes before the end.
-    hung_up: bool,
-    /// The end was read and told.
-    ended: bool,
+    input: Input,
+    output: Output,
+    /// See [`Driver::pause`].
     paused: bool,
     /// See [`Driver::set_bulky`].
     bulky: bool,
     /// Listed in `due` or `due_next`.
     listed: bool,
+}
+
+/// The reading side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Input {
+    /// There is nothing to read until the kernel says otherwise.
+    Drained,
+    /// There may be something.
+    Readable,
+    /// The other side is done sending, as the kernel says. There may be bytes before the end. No other edge will come.
+    HungUp,
+    /// The end was read and told.
+    Ended,
+}
+
+/// The writing side of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Output {
+    /// The connection was asked for, and is not there yet.
+    Connecting,
+    /// Bytes are taken, as far as is known.
+    Open,
+    /// A write came back short.
+    Blocked,
+    /// Bytes are taken again after that, and [`Event::Writable`] is still to be told.
+    Freed,
 }
 
 /// Limit of one read: large enough to make the system call cheap per byte, small enough to stay in the second-level
@@ -315,12 +338,12 @@ impl Driver {
 
     /// Takes over a socket that was accepted elsewhere and calls it `id`.
     pub fn adopt(&mut self, id: Id, stream: std::net::TcpStream) -> io::Result<()> {
-        self.insert(id, Socket::adopt(stream)?, false)
+        self.insert(id, Socket::adopt(stream)?, Output::Open)
     }
 
     /// The same for one end of a pair of unix sockets.
     pub fn adopt_unix(&mut self, id: Id, stream: std::os::unix::net::UnixStream) -> io::Result<()> {
-        self.insert(id, Socket::adopt_unix(stream)?, false)
+        self.insert(id, Socket::adopt_unix(stream)?, Output::Open)
     }
 
     /// Begins to connect to `target` and calls the connection `id`. `Connected` or `Closed` follows, unless this
@@ -330,13 +353,13 @@ impl Driver {
             Target::Tcp(addr) => Socket::connect_tcp(*addr)?,
             Target::Unix(path) => Socket::connect_unix(Path::new(path))?,
         };
-        self.insert(id, socket, true)
+        self.insert(id, socket, Output::Connecting)
     }
 
-    fn insert(&mut self, id: Id, mut socket: Socket, connecting: bool) -> io::Result<()> {
+    fn insert(&mut self, id: Id, mut socket: Socket, output: Output) -> io::Result<()> {
         let index = id.index as usize;
         self.poll.registry().register(&mut socket, Token(index), Interest::READABLE | Interest::WRITABLE)?;
-        self.place(Conn::new(id, socket, connecting));
+        self.place(Conn::new(id, socket, output));
         Ok(())
     }
 
@@ -445,21 +468,49 @@ enum More {
     NextTurn,
 }
 
-impl Conn {
-    fn new(id: Id, socket: Socket, connecting: bool) -> Conn {
-        Conn {
-            id,
-            socket,
-            connecting,
-            readable: false,
-            writable: false,
-            blocked: false,
-            hung_up: false,
-            ended: false,
-            paused: false,
-            bulky: false,
-            listed: false,
+impl Input {
+    /// Takes over what the kernel says.
+    fn noted(self, readiness: &Readiness) -> Input {
+        match self {
+            Input::Ended => Input::Ended,
+            _ if readiness.is_read_closed() || readiness.is_error() => Input::HungUp,
+            Input::Drained if readiness.is_readable() => Input::Readable,
+            same => same,
         }
+    }
+
+    /// A read has emptied the socket. Later bytes cause a new edge, but not behind a hang-up.
+    fn drained(self) -> Input {
+        if self == Input::HungUp { Input::HungUp } else { Input::Drained }
+    }
+
+    fn may_be_read(self) -> bool {
+        matches!(self, Input::Readable | Input::HungUp)
+    }
+}
+
+impl Output {
+    /// Takes over what the kernel says, if the connection waits for it.
+    fn noted(self, readiness: &Readiness) -> Output {
+        match self {
+            Output::Blocked if readiness.is_writable() || readiness.is_error() => Output::Freed,
+            same => same,
+        }
+    }
+
+    /// A write took all that it was given, or less.
+    fn written(self, is_all: bool) -> Output {
+        match self {
+            Output::Open | Output::Blocked if is_all => Output::Open,
+            Output::Open | Output::Blocked => Output::Blocked,
+            same => same,
+        }
+    }
+}
+
+impl Conn {
+    fn new(id: Id, socket: Socket, output: Output) -> Conn {
+        Conn { id, socket, input: Input::Drained, output, paused: false, bulky: false, listed: false }
     }
 
     /// See [`Driver::send`].
@@ -469,64 +520,57 @@ impl Conn {
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => 0,
             Err(error) => return Err(error),
         };
-        self.blocked = sent < bytes.len();
+        self.output = self.output.written(sent == bytes.len());
         Ok(sent)
     }
 
     /// Takes over what the kernel says.
     fn note(&mut self, readiness: &Readiness) {
-        self.hung_up |= readiness.is_read_closed() || readiness.is_error();
-        self.readable |= readiness.is_readable() || self.hung_up;
-        self.writable |=
-            (readiness.is_writable() || readiness.is_error()) && (self.connecting || self.blocked);
+        self.input = self.input.noted(readiness);
+        self.output = self.output.noted(readiness);
     }
 
     /// Does the one thing that is due first.
     fn advance(&mut self, buffer: &mut [u8]) -> Advance {
-        if self.connecting {
+        if self.output == Output::Connecting {
             return self.advance_connect();
         }
         if let Socket::Tls(_) = self.socket {
             return self.advance_tls(buffer);
         }
-        if self.writable {
-            self.writable = false;
-            self.blocked = false;
+        if self.output == Output::Freed {
+            self.output = Output::Open;
             return Advance::Writable;
         }
-        if !self.readable || self.paused || self.ended {
+        if self.paused || !self.input.may_be_read() {
             return Advance::Nothing;
         }
         match self.socket.read(buffer) {
             Ok(0) => {
-                self.ended = true;
+                self.input = Input::Ended;
                 Advance::Ended
             }
             Ok(len) if len == buffer.len() => Advance::Received { len, more: More::NextTurn },
-            Ok(len) if self.hung_up => Advance::Received { len, more: More::Now },
-            Ok(len) => {
-                // A short read has emptied the socket; later bytes cause a new edge.
-                self.readable = false;
-                Advance::Received { len, more: More::Nothing }
-            }
+            Ok(len) => Advance::Received { len, more: self.after_short_read() },
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                self.readable = false;
+                self.input = self.input.drained();
                 Advance::Nothing
             }
             Err(error) => Advance::Failed(error),
         }
     }
 
-    /// Whether the connection was made.
+    /// The socket had less than was asked for: it is empty, or has only its end left.
+    fn after_short_read(&mut self) -> More {
+        self.input = self.input.drained();
+        if self.input == Input::HungUp { More::Now } else { More::Nothing }
+    }
+
+    /// Whether the connection was made, or its handshake has come to its end.
     fn advance_connect(&mut self) -> Advance {
-        // A handshake goes on when there is something to read.
-        if !self.writable && !self.readable {
-            return Advance::Nothing;
-        }
         match self.socket.connected() {
             Ok(true) => {
-                self.connecting = false;
-                self.writable = false;
+                self.output = Output::Open;
                 Advance::Connected
             }
             Ok(false) => Advance::Nothing,

@@ -4,7 +4,7 @@ use crate::credentials::Connector;
 use crate::handshakes::{Entry, PendingClient, Verdict};
 use crate::socket::Socket;
 use crate::tls::{Account, Then, TlsStream};
-use crate::{Advance, Conn, Driver, More};
+use crate::{Advance, Conn, Driver, Input, More, Output};
 use mio::net::TcpStream;
 use mio::{Interest, Token};
 use rustls::Connection;
@@ -63,31 +63,28 @@ impl Conn {
 
     fn try_advance_tls(&mut self, buffer: &mut [u8]) -> io::Result<Advance> {
         let Socket::Tls(tls) = &mut self.socket else { return Ok(Advance::Nothing) };
-        if self.writable {
-            self.writable = false;
-            if tls.flush()? {
-                self.blocked = false;
+        if self.output == Output::Freed {
+            self.output = if tls.flush()? { Output::Open } else { Output::Blocked };
+            if self.output == Output::Open {
                 return Ok(Advance::Writable);
             }
         }
-        if !self.readable || self.paused || self.ended {
+        if self.paused || !self.input.may_be_read() {
             return Ok(Advance::Nothing);
         }
         let progress = tls.read(buffer)?;
         // TLS may have had something to say itself, which must leave even if nobody sends anything.
-        self.blocked |= tls.has_sealed();
+        if tls.has_sealed() {
+            self.output = Output::Blocked;
+        }
         let more = match progress.then {
             Then::More => More::NextTurn,
             Then::End => More::Now,
-            Then::Wait if self.hung_up => More::Now,
-            Then::Wait => {
-                self.readable = false;
-                More::Nothing
-            }
+            Then::Wait => self.after_short_read(),
         };
         Ok(match progress.len {
             0 if progress.then == Then::End => {
-                self.ended = true;
+                self.input = Input::Ended;
                 Advance::Ended
             }
             0 => Advance::Nothing,
@@ -107,7 +104,7 @@ impl Driver {
         name: &str,
     ) -> io::Result<()> {
         let tls = connector.begin(name)?;
-        self.insert(id, Socket::connect_tcp(addr)?.secure(tls, self.tls.another()), true)
+        self.insert(id, Socket::connect_tcp(addr)?.secure(tls, self.tls.another()), Output::Connecting)
     }
 
     /// Takes in an accepted client that must meet the requirements of `entry` until `deadline`.
@@ -162,9 +159,9 @@ impl Driver {
             token,
             Interest::READABLE | Interest::WRITABLE,
         )?;
-        let mut conn = Conn::new(id, pending_client.socket, false);
+        let mut conn = Conn::new(id, pending_client.socket, Output::Open);
         // Bytes behind its handshake may be here already, and the kernel does not know.
-        conn.readable = true;
+        conn.input = Input::Readable;
         self.place(conn);
         self.list_now(id.index as usize);
         Ok(())
