@@ -325,6 +325,9 @@ impl<'p> World<'p> {
         ledger.reads_replicas = plan.reads_replicas();
         ledger.reads_anything = plan.reading.covers_for_primary && !plan.faults.is_empty();
         ledger.radio.is_bounded = plan.has_few_subscriptions();
+        if plan.node_bytes_per_s.is_some() {
+            ledger.radio.slow_down();
+        }
         let remembers = saboteur == Some(Saboteur::AnswerOlder);
         let cluster = plan.is_cluster.then(|| Cluster::new(plan.shards, plan.joined, plan.discovers));
         let watch = plan
