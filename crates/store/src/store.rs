@@ -355,6 +355,32 @@ mod tests {
     }
 
     #[test]
+    fn options_of_set_that_exclude_each_other_are_refused() {
+        let mut world = unlimited();
+        for line in
+            ["NX XX", "XX NX", "KEEPTTL EX 9", "EX 9 KEEPTTL", "EX 9 PX 9", "PERSIST", "EX", "EX 9 PXAT 9"]
+        {
+            assert_eq!(world.ask(&format!("SET k v {line}")), "-ERR syntax error", "{line}");
+        }
+        for line in ["EX 9 PERSIST", "PERSIST EX 9", "NX", "KEEPTTL", "EX 9 EXAT 9"] {
+            assert_eq!(world.ask(&format!("GETEX k {line}")), "-ERR syntax error", "{line}");
+        }
+        for (line, reply) in [
+            ("SET k v NX NX", "+OK"),
+            ("SET k v NX", "$-1"),
+            ("SET k v XX EX 5 EX 9", "+OK"),
+            ("GETEX k EX 5 EX 8", "$1 v"),
+            ("TTL k", ":8"),
+            ("SET k w KEEPTTL KEEPTTL GET", "$1 v"),
+            ("TTL k", ":8"),
+            ("GETEX k PERSIST PERSIST", "$1 w"),
+            ("TTL k", ":-1"),
+        ] {
+            assert_eq!(world.ask(line), reply, "{line}");
+        }
+    }
+
+    #[test]
     fn expiries_are_kept_and_dropped_as_redis_does_it() {
         let mut world = unlimited();
         for (line, reply) in [

@@ -25,12 +25,55 @@ pub(crate) fn get(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
 /// The options of SET and GETEX.
 #[derive(Default)]
 struct Options<'a> {
-    if_absent: bool,
-    if_present: bool,
+    condition: Condition,
+    /// GET: the reply is the old value.
     reads: bool,
-    keeps_expiry: bool,
-    persists: bool,
-    expiry: Option<(Span, &'a [u8])>,
+    expiry: Expiry<'a>,
+}
+
+/// The condition of a SET.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum Condition {
+    #[default]
+    None,
+    /// NX.
+    IfAbsent,
+    /// XX.
+    IfPresent,
+}
+
+/// The words on the expiry of a key.
+#[derive(Clone, Copy, Default)]
+enum Expiry<'a> {
+    #[default]
+    Unsaid,
+    /// KEEPTTL.
+    Kept,
+    /// PERSIST.
+    Removed,
+    /// EX and its like, with their number.
+    At(Span, &'a [u8]),
+}
+
+impl Condition {
+    fn is_met(self, exists: bool) -> bool {
+        match self {
+            Condition::None => true,
+            Condition::IfAbsent => !exists,
+            Condition::IfPresent => exists,
+        }
+    }
+}
+
+impl Expiry<'_> {
+    /// The instant at which the key of `command` expires, if one was given.
+    fn at_ms(self, now_ms: u64, command: &'static str) -> Result<Option<u64>, Error> {
+        match self {
+            Expiry::At(span, number) => expiry_at(span, number, now_ms, command).map(Some),
+            Expiry::Removed => Ok(Some(NEVER)),
+            Expiry::Unsaid | Expiry::Kept => Ok(None),
+        }
+    }
 }
 
 impl<'a> Options<'a> {
@@ -39,24 +82,28 @@ impl<'a> Options<'a> {
         let mut at = from;
         while let Some(word) = request.get(at) {
             at += 1;
-            let has_expiry = options.keeps_expiry || options.persists || options.expiry.is_some();
-            if is_set && is(word, "NX") && !options.if_present {
-                options.if_absent = true;
-            } else if is_set && is(word, "XX") && !options.if_absent {
-                options.if_present = true;
+            if is_set && is(word, "NX") && options.condition != Condition::IfPresent {
+                options.condition = Condition::IfAbsent;
+            } else if is_set && is(word, "XX") && options.condition != Condition::IfAbsent {
+                options.condition = Condition::IfPresent;
             } else if is_set && is(word, "GET") {
                 options.reads = true;
-            } else if is_set && is(word, "KEEPTTL") && !options.persists && options.expiry.is_none() {
-                options.keeps_expiry = true;
-            } else if !is_set && is(word, "PERSIST") && options.expiry.is_none() {
-                options.persists = true;
+            } else if is_set && is(word, "KEEPTTL") && matches!(options.expiry, Expiry::Unsaid | Expiry::Kept)
+            {
+                options.expiry = Expiry::Kept;
+            } else if !is_set
+                && is(word, "PERSIST")
+                && matches!(options.expiry, Expiry::Unsaid | Expiry::Removed)
+            {
+                options.expiry = Expiry::Removed;
             } else {
                 let span = Span::parse(word).ok_or(Error::Syntax)?;
-                let repeats = options.expiry.is_some_and(|(earlier, _)| earlier == span);
-                if has_expiry && !repeats {
-                    return Err(Error::Syntax);
+                match options.expiry {
+                    Expiry::Unsaid => {}
+                    Expiry::At(earlier, _) if earlier == span => {}
+                    _ => return Err(Error::Syntax),
                 }
-                options.expiry = Some((span, request.get(at).ok_or(Error::Syntax)?));
+                options.expiry = Expiry::At(span, request.get(at).ok_or(Error::Syntax)?);
                 at += 1;
             }
         }
@@ -72,23 +119,20 @@ pub(crate) fn set(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Repl
         return Ok(());
     }
     let options = Options::parse(request, 3, true)?;
-    let expires_at = match options.expiry {
-        Some((span, text)) => Some(expiry_at(span, text, keyspace.now_ms, "set")?),
-        None => None,
-    };
+    let expires_at = options.expiry.at_ms(keyspace.now_ms, "set")?;
     if options.reads {
         keyspace.stats.count(true);
         write_text(keyspace.read::<Text>(key)?, out);
         keyspace.stats.count(false);
     }
     let old_expiry = keyspace.find(key).map(|entry| entry.expires_at);
-    if (options.if_absent && old_expiry.is_some()) || (options.if_present && old_expiry.is_none()) {
+    if !options.condition.is_met(old_expiry.is_some()) {
         if !options.reads {
             out.nil();
         }
         return Ok(());
     }
-    let kept = old_expiry.filter(|_| options.keeps_expiry);
+    let kept = old_expiry.filter(|_| matches!(options.expiry, Expiry::Kept));
     keyspace.set(key, Value::Text(value.to_vec()), expires_at.or(kept).unwrap_or(NEVER));
     keyspace.changed(Class::Text, "set", key);
     if expires_at.is_some() {
@@ -161,10 +205,7 @@ pub(crate) fn getex(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Re
         out.nil();
         return Ok(());
     };
-    let expires_at = match options.expiry {
-        Some((span, number)) => Some(expiry_at(span, number, now_ms, "getex")?),
-        None => options.persists.then_some(NEVER),
-    };
+    let expires_at = options.expiry.at_ms(now_ms, "getex")?;
     out.bulk(text);
     match expires_at {
         Some(at) if at <= now_ms => {
