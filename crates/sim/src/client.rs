@@ -52,12 +52,19 @@ pub(crate) struct Moment {
     pub troubled: bool,
     /// Errors with one of these texts are allowed in any case.
     pub excuses: &'static [&'static str],
+    /// Nodes send slowly: a request may be given up behind the replies that come before its own.
+    pub is_slow: bool,
 }
+
+/// The error of a request that is given up after ten timeouts, though its node keeps sending.
+const GIVEN_UP: &str = "node timeout after 10000 ms";
 
 impl Moment {
     fn excuses(&self, error: &[u8]) -> bool {
         let error = String::from_utf8_lossy(error);
-        self.troubled || self.excuses.iter().any(|text| error.contains(text))
+        self.troubled
+            || self.excuses.iter().any(|text| error.contains(text))
+            || self.is_slow && error.contains(GIVEN_UP)
     }
 }
 

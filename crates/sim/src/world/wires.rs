@@ -111,7 +111,12 @@ impl World<'_> {
             _ if dead => {}
             Who::Client(client) => {
                 tell(self.trace, "gets", client, &bytes);
-                let moment = Moment { now: self.now, troubled: self.troubled, excuses: self.plan.excuses() };
+                let moment = Moment {
+                    now: self.now,
+                    troubled: self.troubled,
+                    excuses: self.plan.excuses(),
+                    is_slow: self.plan.node_bytes_per_s.is_some(),
+                };
                 self.clients[client].receive(&bytes, moment, &mut self.ledger, &mut self.report.tally);
                 self.check_acknowledged();
             }
