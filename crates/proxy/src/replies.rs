@@ -256,7 +256,11 @@ impl Proxy {
         link.extend_input(bytes, &mut core.engine.pool);
         let input = link.lend_input();
         match link.next_reply(&input, &core.engine.limits) {
-            Ok(None) => link.restore_input(input, 0, &mut core.engine.pool),
+            Ok(None) => {
+                // The client takes no part of it, so nothing else would let the rest in.
+                link.incoming.starved = true;
+                link.restore_input(input, 0, &mut core.engine.pool);
+            }
             Ok(Some(len)) => {
                 link.restore_input(input, len, &mut core.engine.pool);
                 link.pop();

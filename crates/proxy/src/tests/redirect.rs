@@ -693,6 +693,28 @@ fn asking_replies_among_buffered_replies_are_skipped() {
     assert_eq!(rig.taken(client), "$1|v|$1|w|");
 }
 
+/// World 210007684.
+#[test]
+fn rest_of_an_asking_reply_is_read_though_the_client_is_slow() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    // The client does not even take its PONG.
+    rig.stick(client);
+    rig.client_sends(client, &format!("ping|get {key}|get {key}|"));
+    rig.node_got(0);
+    rig.node_sends(0, "$70000|xxx");
+    let pinned = rig.bring_up_pinned(0);
+    rig.sends(pinned, &ask(slot, 1).repeat(2));
+    let pinned = rig.bring_up_pinned(1);
+    rig.sends(pinned, "+OK|$1|v|+O");
+    assert!(
+        !rig.is_paused(pinned),
+        "the client takes no part of the answer, so nothing else lets the rest in"
+    );
+    rig.sends(pinned, "K|$1|w|");
+    assert_eq!(rig.proxy.pins_pending(), 0, "all is answered");
+}
+
 #[test]
 fn a_client_that_leaves_takes_what_is_parked_along() {
     let mut rig = Rig::cluster(1);
