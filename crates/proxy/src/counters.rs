@@ -1,9 +1,9 @@
 //! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
 //! all) and scripts.
 
-use crate::monitor::Monitors;
+use crate::monitor::monitors::Monitors;
 use crate::pubsub::audience::Audience;
-use crate::scripts::Scripts;
+use crate::scripts::known::Scripts;
 use crate::tally::Tally;
 use crate::topology_update::discovered::{Discovered, DiscoveryBoard};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};

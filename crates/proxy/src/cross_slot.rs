@@ -3,76 +3,35 @@
 //! The error begins with Redis's words, since programs look for them. It ends with what would help: one hash tag for the keys,
 //! and the option of shardis, if there is one.
 
-use command::{Across, Command};
+pub(crate) mod remedy;
 
-use crate::core::Core;
-use crate::errors;
+use crate::context::Context;
+use crate::cross_slot::remedy::Remedy;
+
 use crate::event::Notice;
 use crate::features::Session;
 
-/// What would make a refused request work, beside a hash tag.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Remedy {
-    /// Nothing: scripts, and commands that no option carries out over several shards.
-    HashTag,
-    /// `--cross-shard=emulate`.
-    Emulation,
-    /// `--transactions=per-shard`.
-    PerShard,
+/// Refuses a request since its keys live on several shards. The log is told of the first one of each client.
+#[cold]
+pub(crate) fn refuse_cross_slot(cx: &mut Context, session: &mut Session, remedy: Remedy) {
+    note_cross_slot(cx, session, remedy);
+    let example = cx.engine.topology.tagged_keys();
+    cx.refuse(session, &remedy.text(example.as_deref()));
 }
 
-impl Remedy {
-    /// What would help outside transactions.
-    pub(crate) fn of(command: &Command) -> Remedy {
-        match command.across {
-            Across::Refused => Remedy::HashTag,
-            _ => Remedy::Emulation,
-        }
+fn note_cross_slot(cx: &mut Context, session: &mut Session, remedy: Remedy) {
+    if std::mem::replace(&mut session.features.is_cross_slot_told, true) {
+        return;
     }
-
-    /// The option that would help.
-    fn option(self) -> Option<&'static str> {
-        match self {
-            Remedy::HashTag => None,
-            Remedy::Emulation => Some("--cross-shard=emulate"),
-            Remedy::PerShard => Some("--transactions=per-shard"),
-        }
-    }
-
-    /// The whole error. `example` shows two keys with one hash tag, where keys can have one.
-    pub(crate) fn text(self, example: Option<&str>) -> String {
-        let tag = example.map(|example| format!("give the keys one hash tag ({example})"));
-        let option = self.option().map(|option| format!("start shardis with {option}"));
-        let ways: Vec<String> = tag.into_iter().chain(option).collect();
-        match ways.is_empty() {
-            true => errors::CROSS_SLOT.to_owned(),
-            false => format!("{}. To make it work, {}", errors::CROSS_SLOT, ways.join(", or ")),
-        }
-    }
-}
-
-impl Core {
-    /// Refuses a request since its keys live on several shards. The log is told of the first one of each client.
-    #[cold]
-    pub(crate) fn refuse_cross_slot(&mut self, session: &mut Session, remedy: Remedy) {
-        self.note_cross_slot(session, remedy);
-        let example = self.engine.topology.tagged_keys();
-        self.refuse(session, &remedy.text(example.as_deref()));
-    }
-
-    fn note_cross_slot(&mut self, session: &mut Session, remedy: Remedy) {
-        if std::mem::replace(&mut session.features.is_cross_slot_told, true) {
-            return;
-        }
-        let (client, peer) = (session.origin.client, session.origin.peer.to_string());
-        let (command, option) = (self.engine.asking.name().unwrap_or("unknown"), remedy.option());
-        self.notice(Notice::CrossSlot { client, peer, command, option });
-    }
+    let (client, peer) = (session.origin.client, session.origin.peer.to_string());
+    let (command, option) = (cx.engine.asking.name().unwrap_or("unknown"), remedy.option());
+    cx.notice(Notice::CrossSlot { client, peer, command, option });
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::errors;
 
     #[test]
     fn the_error_ends_with_what_would_help() {

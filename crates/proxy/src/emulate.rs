@@ -27,17 +27,22 @@ mod pops;
 pub(crate) mod waits;
 
 use crate::ConnId;
-use crate::core::Core;
-use crate::cross_slot::Remedy;
+use crate::context::Context;
+use crate::cross_slot;
+use crate::cross_slot::remedy::Remedy;
+use crate::emulate::waits::Waits;
 use crate::errors::{self, Lost};
 use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
+use crate::held;
 use crate::limits::{CrossShard, Settings};
 use crate::link::ProfileId;
 use crate::link::kept::Kept;
-use crate::link::profiles::Profile;
-use crate::proxy::{Peer, Proxy};
-use crate::replies::Outcome;
-use crate::requests::Step;
+use crate::link::profile::Profile;
+use crate::outcome::Outcome;
+use crate::outcome::Step;
+use crate::outcome::{Effect, TaskEnd};
+use crate::peers::Peer;
+use crate::peers::Peers;
 use crate::requests::route::Keys;
 use crate::session::Reason;
 use command::{Across, Command, Number};
@@ -48,6 +53,7 @@ use pops::Pop;
 use resp::{Request, encode};
 use std::borrow::Cow;
 use std::time::Duration;
+use stdx::Slab;
 use stdx::{Id, Instant};
 use topology::{ShardId, TagRule, slot_of};
 use waits::{Key, KeyWait};
@@ -279,168 +285,18 @@ fn tag_beside(source: &[u8]) -> Cow<'_, [u8]> {
     Cow::Owned(numbers.find(|number| slot_of(number) == slot).unwrap_or_default())
 }
 
-impl Core {
-    /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
-    pub(crate) fn emulate(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &Keys,
-    ) -> Step {
-        if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
-            self.refuse_across(session, command, request);
-            return Step::Done;
-        }
-        if !self.is_alone(session) {
-            return self.read_again();
-        }
-        match self.begin_emulation(session, command, request, keys, self.engine.now) {
-            Ok(()) => {}
-            Err(text) => self.refuse(session, &text),
-        }
-        Step::Done
-    }
+/// The commands over several shards that are carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Emulations {
+    pub slab: Slab<Emulation>,
+    /// Those that wait for an element.
+    pub waits: Waits,
+}
 
-    /// Takes an element for a request whose keys live on several shards, or waits until `deadline`, if that is wanted.
-    pub(crate) fn emulate_waiting(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &Keys,
-        patience: Duration,
-    ) {
-        if self.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
-            return self.refuse_across(session, command, request);
-        }
-        // A permit for large transfers is not for those who wait.
-        self.unpin(session);
-        if let Err(text) = self.begin_emulation(session, command, request, keys, self.engine.now + patience) {
-            self.refuse(session, &text);
-        }
-    }
-
-    /// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
-    /// wrong with them is said first; a cluster looks at the slots before.
-    #[cold]
-    pub(crate) fn refuse_across(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
-        let is_looked_at = !self.engine.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
-        let mut reply = self.engine.pool.take();
-        if is_looked_at && objects_to(&self.settings, request, self.unix_ms(), &mut reply) {
-            self.answer_error(session, &reply);
-        } else {
-            self.refuse_cross_slot(session, Remedy::of(command));
-        }
-        self.engine.pool.give(reply);
-    }
-
-    /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
-    fn begin_emulation(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &Keys,
-        deadline: Instant,
-    ) -> Result<(), String> {
-        if keys.positions.len() > self.limits.cross_shard_keys_max {
-            return Err(errors::CROSS_SHARD_KEYS_MAX.to_owned());
-        }
-        let (plan, questions) = self.plan(session, command, request, deadline)?;
-        for part in &keys.parts {
-            self.shared_link(session.profile, part.shard).map_err(|lost| lost.text())?;
-        }
-        let id = self.tasks.emulations.insert(Emulation {
-            conn: session.conn,
-            place: session.replies.next_place(),
-            profile: session.profile,
-            command: self.engine.asking,
-            asked_us: self.engine.now_us,
-            plan,
-            answers: Vec::new(),
-            left: 0,
-            answered_bytes: 0,
-            planned_bytes: 0,
-            counted_bytes: 0,
-        });
-        let place = session.replies.reserve(Owed::Task(TaskId::Emulation(id)));
-        session.hold.add(Reason::Order);
-        self.stats.counters.emulations += 1;
-        self.ask(id, questions);
-        if let Some((_, reply)) = self.go_on(id) {
-            session.hold.remove(Reason::Order);
-            self.settle(session, place, &reply);
-        }
-        Ok(())
-    }
-
-    /// How `request` is carried out, and what is asked first.
-    fn plan(
-        &mut self,
-        session: &Session,
-        command: &Command,
-        request: &Request<'_>,
-        deadline: Instant,
-    ) -> Result<(Plan, Vec<Question>), String> {
-        let new_evaluator = self.settings.evaluator.ok_or(errors::CROSS_SLOT)?;
-        let topology = &self.engine.topology;
-        let shard_of = |key: &[u8]| topology.shard_of(key);
-        match command.across {
-            Across::Refused => Err(errors::CROSS_SLOT.to_owned()),
-            Across::Gathered | Across::Carried => {
-                let runs = Runs { new_evaluator, resp3: session.resp3 };
-                let (gather, questions) = Gather::begin(command, request, shard_of, runs)?;
-                Ok((Plan::Gather(gather), questions))
-            }
-            Across::Moved => {
-                let source_name = self.engine.shard_name(shard_of(request.arg(1))).to_owned();
-                let journal = Journal { name: self.journal_name(request.arg(1)), shard: source_name };
-                let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
-                Ok((Plan::Move(moving), questions))
-            }
-            Across::Popped | Across::ReadByGroup => {
-                self.check_arguments(request)?;
-                let mut positions = Vec::new();
-                command.keys(request, &mut positions).map_err(|_| errors::CROSS_SLOT)?;
-                let key =
-                    |&at: &usize| Key { name: request.arg(at).into(), shard: shard_of(request.arg(at)) };
-                let wait = KeyWait::new(positions.iter().map(key).collect(), deadline, session.resp3);
-                let [first_key, .., last_key] = positions[..] else {
-                    return Err(errors::CROSS_SLOT.to_owned());
-                };
-                if command.across == Across::ReadByGroup {
-                    let (read, questions) = GroupRead::begin(request, first_key, wait);
-                    return Ok((Plan::GroupRead(read), questions));
-                }
-                let (pop, questions) = Pop::begin(command, request, last_key, wait);
-                Ok((Plan::Pop(pop), questions))
-            }
-        }
-    }
-
-    /// Refuses what Redis refuses whatever its keys hold.
-    fn check_arguments(&self, request: &Request<'_>) -> Result<(), String> {
-        let mut reply = Vec::new();
-        match objects_to(&self.settings, request, self.unix_ms(), &mut reply) {
-            true => Err(moves::said(&reply)),
-            false => Ok(()),
-        }
-    }
-
-    /// The name of a key that nobody else uses. A cluster wants it in the slot of `source`: to both, one command is sent.
-    fn journal_name(&self, source: &[u8]) -> Vec<u8> {
-        let (worker, number) = (self.settings.worker, self.stats.counters.emulations);
-        let name = format!("shardis:moving:{}:{worker}:{number}", self.run_id).into_bytes();
-        match self.engine.topology.is_cluster() {
-            true => [&name[..], b":{", &tag_beside(source), b"}"].concat(),
-            false => name,
-        }
-    }
-
+impl Emulations {
     /// Sends the questions of a step. What cannot be sent is lost at once.
-    fn ask(&mut self, id: Id, questions: Vec<Question>) {
-        let Some(emulation) = self.tasks.emulations.get_mut(id) else { return };
+    fn ask(&mut self, cx: &mut Context, id: Id, questions: Vec<Question>) {
+        let Some(emulation) = self.slab.get_mut(id) else { return };
         let profile = emulation.profile;
         emulation.answered_bytes = 0;
         // A plan has up to thousands of keys: they are looked at once for each step, and not for each answer.
@@ -451,114 +307,285 @@ impl Core {
             let profile = match question.database {
                 None => profile,
                 Some(database) => {
-                    let kind = Profile { database, ..self.profiles.kind(profile) };
-                    self.profiles.of_kind(kind, self.engine.now)
+                    let kind = Profile { database, ..cx.profiles.kind(profile) };
+                    cx.profiles.of_kind(kind, cx.engine.now)
                 }
             };
-            match self.shared_link(profile, question.shard) {
+            match cx.shared_link(profile, question.shard) {
                 Ok(ix) => {
                     // An emulation outlives its client: its number takes the place of one.
                     let (part, owner) = (part as u32, Owner::Task(TaskKind::Emulation));
                     let asked = Asked { conn: id, place: 0, part, owner, kept: Kept::NO };
-                    self.engine.enqueue_on(ix, &question.request, asked);
+                    cx.engine.enqueue_on(ix, &question.request, asked);
                 }
                 Err(lost) => self.take_answer(id, part as u32, Answer::Lost(lost)),
             }
         }
-        self.recount_emulation(id);
+        self.recount_emulation(cx, id);
     }
 
     fn take_answer(&mut self, id: Id, part: u32, answer: Answer) {
-        let Some(emulation) = self.tasks.emulations.get_mut(id) else { return };
+        let Some(emulation) = self.slab.get_mut(id) else { return };
         if let Some(place @ None) = emulation.answers.get_mut(part as usize) {
             *place = Some(answer);
             emulation.left -= 1;
         }
     }
 
+    fn recount_emulation(&mut self, cx: &mut Context, id: Id) {
+        if let Some(emulation) = self.slab.get_mut(id) {
+            let holds = emulation.planned_bytes.max(emulation.answered_bytes);
+            cx.engine.memory.recount(&mut emulation.counted_bytes, holds);
+        }
+    }
+
+    fn forget_emulation(&mut self, cx: &mut Context, id: Id) -> Option<Emulation> {
+        let mut emulation = self.slab.remove(id)?;
+        self.leave_waits(id, &emulation.plan);
+        cx.engine.memory.recount(&mut emulation.counted_bytes, 0);
+        Some(emulation)
+    }
+
+    /// The client that waited for it has gone. What has begun to write is brought to its end.
+    pub(crate) fn leave_emulation(&mut self, cx: &mut Context, id: Id) {
+        if self.slab.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
+            self.forget_emulation(cx, id);
+        } else if let Some(wait) = self.slab.get_mut(id).and_then(|emulation| emulation.plan.wait_mut()) {
+            wait.client_left = true;
+        }
+    }
+
+    /// Whether a reply of `bytes` to a question of emulation `id` may be held.
+    pub(crate) fn may_gather(&self, cx: &Context, id: Id, bytes: usize) -> bool {
+        let bytes_max = cx.limits.cross_shard_bytes_max;
+        self.slab.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
+    }
+}
+
+impl Emulations {
+    /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
+    pub(crate) fn emulate(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+    ) -> Step {
+        if cx.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
+            refuse_across(cx, session, command, request);
+            return Step::Done;
+        }
+        if !held::is_alone(session) {
+            return cx.read_again();
+        }
+        match self.begin_emulation(cx, session, command, request, keys, cx.engine.now) {
+            Ok(()) => {}
+            Err(text) => cx.refuse(session, &text),
+        }
+        Step::Done
+    }
+
+    /// Takes an element for a request whose keys live on several shards, or waits until `deadline`, if that is wanted.
+    pub(crate) fn emulate_waiting(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+        patience: Duration,
+    ) {
+        if cx.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
+            return refuse_across(cx, session, command, request);
+        }
+        // A permit for large transfers is not for those who wait.
+        cx.unpin(session);
+        if let Err(text) = self.begin_emulation(cx, session, command, request, keys, cx.engine.now + patience)
+        {
+            cx.refuse(session, &text);
+        }
+    }
+
+    /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
+    fn begin_emulation(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &Keys,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        if keys.positions.len() > cx.limits.cross_shard_keys_max {
+            return Err(errors::CROSS_SHARD_KEYS_MAX.to_owned());
+        }
+        let (plan, questions) = plan(cx, session, command, request, deadline)?;
+        for part in &keys.parts {
+            cx.shared_link(session.profile, part.shard).map_err(|lost| lost.text())?;
+        }
+        let id = self.slab.insert(Emulation {
+            conn: session.conn,
+            place: session.replies.next_place(),
+            profile: session.profile,
+            command: cx.engine.asking,
+            asked_us: cx.engine.now_us,
+            plan,
+            answers: Vec::new(),
+            left: 0,
+            answered_bytes: 0,
+            planned_bytes: 0,
+            counted_bytes: 0,
+        });
+        let place = session.replies.reserve(Owed::Task(TaskId::Emulation(id)));
+        session.hold.add(Reason::Order);
+        cx.stats.counters.emulations += 1;
+        self.ask(cx, id, questions);
+        if let Some((_, reply)) = self.go_on(cx, id) {
+            session.hold.remove(Reason::Order);
+            cx.settle(session, place, &reply);
+        }
+        Ok(())
+    }
+
     /// Takes the steps for which all is there. The client's reply and whose it is, once the plan is through.
-    fn go_on(&mut self, id: Id) -> Option<(Emulation, Vec<u8>)> {
-        while self.tasks.emulations.get(id)?.left == 0 {
-            let conditions = self.conditions();
-            let emulation = self.tasks.emulations.get_mut(id)?;
+    fn go_on(&mut self, cx: &mut Context, id: Id) -> Option<(Emulation, Vec<u8>)> {
+        while self.slab.get(id)?.left == 0 {
+            let conditions = conditions(cx);
+            let emulation = self.slab.get_mut(id)?;
             let answers = std::mem::take(&mut emulation.answers);
             match emulation.plan.next(answers.into_iter().flatten().collect(), &conditions) {
-                Next::Ask(questions) => self.ask(id, questions),
-                Next::Wait if self.wait_on_keys(id) => {
-                    if let Some(emulation) = self.tasks.emulations.get_mut(id) {
+                Next::Ask(questions) => self.ask(cx, id, questions),
+                Next::Wait if self.wait_on_keys(cx, id) => {
+                    if let Some(emulation) = self.slab.get_mut(id) {
                         emulation.planned_bytes = emulation.plan.held_bytes();
                     }
-                    self.recount_emulation(id);
+                    self.recount_emulation(cx, id);
                     return None;
                 }
                 Next::Wait => {
-                    let emulation = self.forget_emulation(id)?;
+                    let emulation = self.forget_emulation(cx, id)?;
                     let reply = emulation.plan.wait()?.nothing();
                     return Some((emulation, reply));
                 }
                 Next::Reply(reply) => {
-                    let emulation = self.forget_emulation(id)?;
+                    let emulation = self.forget_emulation(cx, id)?;
                     return Some((emulation, reply));
                 }
             }
         }
         None
     }
+}
 
-    fn conditions(&mut self) -> Conditions {
-        Conditions {
-            now_ms: self.unix_ms(),
-            seed: self.engine.prng.next_u64(),
-            bytes_max: self.limits.cross_shard_bytes_max,
-            bytes_free: (self.engine.limits.memory_bytes_max / 2)
-                .saturating_sub(self.engine.memory.held_bytes()),
+/// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
+/// wrong with them is said first; a cluster looks at the slots before.
+#[cold]
+pub(crate) fn refuse_across(
+    cx: &mut Context,
+    session: &mut Session,
+    command: &Command,
+    request: &Request<'_>,
+) {
+    let is_looked_at = !cx.engine.topology.is_cluster() && request.bytes.len() <= OBJECTED_TO_BYTES_MAX;
+    let mut reply = cx.engine.pool.take();
+    if is_looked_at && objects_to(&cx.settings, request, unix_ms(cx), &mut reply) {
+        cx.answer_error(session, &reply);
+    } else {
+        cross_slot::refuse_cross_slot(cx, session, Remedy::of(command));
+    }
+    cx.engine.pool.give(reply);
+}
+
+/// How `request` is carried out, and what is asked first.
+fn plan(
+    cx: &mut Context,
+    session: &Session,
+    command: &Command,
+    request: &Request<'_>,
+    deadline: Instant,
+) -> Result<(Plan, Vec<Question>), String> {
+    let new_evaluator = cx.settings.evaluator.ok_or(errors::CROSS_SLOT)?;
+    let topology = &cx.engine.topology;
+    let shard_of = |key: &[u8]| topology.shard_of(key);
+    match command.across {
+        Across::Refused => Err(errors::CROSS_SLOT.to_owned()),
+        Across::Gathered | Across::Carried => {
+            let runs = Runs { new_evaluator, resp3: session.resp3 };
+            let (gather, questions) = Gather::begin(command, request, shard_of, runs)?;
+            Ok((Plan::Gather(gather), questions))
         }
-    }
-
-    fn unix_ms(&self) -> u64 {
-        self.unix_time_us() / 1_000
-    }
-
-    fn recount_emulation(&mut self, id: Id) {
-        if let Some(emulation) = self.tasks.emulations.get_mut(id) {
-            let holds = emulation.planned_bytes.max(emulation.answered_bytes);
-            self.engine.memory.recount(&mut emulation.counted_bytes, holds);
+        Across::Moved => {
+            let source_name = cx.engine.shard_name(shard_of(request.arg(1))).to_owned();
+            let journal = Journal { name: journal_name(cx, request.arg(1)), shard: source_name };
+            let (moving, questions) = Move::begin(command, request, shard_of, journal, session.resp3)?;
+            Ok((Plan::Move(moving), questions))
         }
-    }
-
-    fn forget_emulation(&mut self, id: Id) -> Option<Emulation> {
-        let mut emulation = self.tasks.emulations.remove(id)?;
-        self.leave_waits(id, &emulation.plan);
-        self.engine.memory.recount(&mut emulation.counted_bytes, 0);
-        Some(emulation)
-    }
-
-    /// The client that waited for it has gone. What has begun to write is brought to its end.
-    pub(crate) fn leave_emulation(&mut self, id: Id) {
-        if self.tasks.emulations.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
-            self.forget_emulation(id);
-        } else if let Some(wait) =
-            self.tasks.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
-        {
-            wait.client_left = true;
+        Across::Popped | Across::ReadByGroup => {
+            check_arguments(cx, request)?;
+            let mut positions = Vec::new();
+            command.keys(request, &mut positions).map_err(|_| errors::CROSS_SLOT)?;
+            let key = |&at: &usize| Key { name: request.arg(at).into(), shard: shard_of(request.arg(at)) };
+            let wait = KeyWait::new(positions.iter().map(key).collect(), deadline, session.resp3);
+            let [first_key, .., last_key] = positions[..] else {
+                return Err(errors::CROSS_SLOT.to_owned());
+            };
+            if command.across == Across::ReadByGroup {
+                let (read, questions) = GroupRead::begin(request, first_key, wait);
+                return Ok((Plan::GroupRead(read), questions));
+            }
+            let (pop, questions) = Pop::begin(command, request, last_key, wait);
+            Ok((Plan::Pop(pop), questions))
         }
-    }
-
-    /// Whether a reply of `bytes` to a question of emulation `id` may be held.
-    pub(crate) fn may_gather(&self, id: Id, bytes: usize) -> bool {
-        let bytes_max = self.limits.cross_shard_bytes_max;
-        self.tasks.emulations.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
     }
 }
 
-impl Proxy {
+/// Refuses what Redis refuses whatever its keys hold.
+fn check_arguments(cx: &Context, request: &Request<'_>) -> Result<(), String> {
+    let mut reply = Vec::new();
+    match objects_to(&cx.settings, request, unix_ms(cx), &mut reply) {
+        true => Err(moves::said(&reply)),
+        false => Ok(()),
+    }
+}
+
+/// The name of a key that nobody else uses. A cluster wants it in the slot of `source`: to both, one command is sent.
+fn journal_name(cx: &Context, source: &[u8]) -> Vec<u8> {
+    let (worker, number) = (cx.settings.worker, cx.stats.counters.emulations);
+    let name = format!("shardis:moving:{}:{worker}:{number}", cx.run_id).into_bytes();
+    match cx.engine.topology.is_cluster() {
+        true => [&name[..], b":{", &tag_beside(source), b"}"].concat(),
+        false => name,
+    }
+}
+
+fn conditions(cx: &mut Context) -> Conditions {
+    Conditions {
+        now_ms: unix_ms(cx),
+        seed: cx.engine.prng.next_u64(),
+        bytes_max: cx.limits.cross_shard_bytes_max,
+        bytes_free: (cx.engine.limits.memory_bytes_max / 2).saturating_sub(cx.engine.memory.held_bytes()),
+    }
+}
+
+fn unix_ms(cx: &Context) -> u64 {
+    cx.unix_time_us() / 1_000
+}
+
+impl Emulations {
     /// What came of question `part` of the present step.
-    pub(crate) fn absorb_answer(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
-        let core = &mut self.core;
-        let at_ms = core.unix_ms();
-        let bytes_max = core.limits.cross_shard_bytes_max;
+    pub(crate) fn absorb_answer(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        id: Id,
+        part: u32,
+        outcome: Outcome<'_>,
+    ) {
+        let at_ms = unix_ms(cx);
+        let bytes_max = cx.limits.cross_shard_bytes_max;
         // The client may have gone.
-        let Some(emulation) = core.tasks.emulations.get_mut(id) else { return };
+        let Some(emulation) = self.slab.get_mut(id) else { return };
         let answer = match outcome {
             Outcome::Lost(lost) => Answer::Lost(lost),
             Outcome::Reply(reply) if emulation.has_room(reply.len(), bytes_max) => {
@@ -567,31 +594,31 @@ impl Proxy {
             }
             Outcome::Reply(_) => Answer::TooLarge,
         };
-        core.take_answer(id, part, answer);
-        core.recount_emulation(id);
-        self.advance_emulation(id);
+        self.take_answer(id, part, answer);
+        self.recount_emulation(cx, id);
+        self.advance_emulation(cx, peers, id);
     }
 
     /// The reply to question `part` is too large: it is passed over.
-    pub(crate) fn refuse_answer(&mut self, id: Id, part: u32) {
-        self.core.take_answer(id, part, Answer::TooLarge);
-        self.advance_emulation(id);
+    pub(crate) fn refuse_answer(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, part: u32) {
+        self.take_answer(id, part, Answer::TooLarge);
+        self.advance_emulation(cx, peers, id);
     }
 
-    fn advance_emulation(&mut self, id: Id) {
-        match self.core.go_on(id) {
-            Some((emulation, reply)) => self.answer_emulation(emulation, &reply),
-            None => self.show_wait_for_key(id),
+    fn advance_emulation(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
+        match self.go_on(cx, id) {
+            Some((emulation, reply)) => answer_emulation(cx, peers, emulation, reply),
+            None => self.show_wait_for_key(cx, peers, id),
         }
     }
+}
 
-    /// The plan is through, and its client gets `reply`, if the client is still there.
-    fn answer_emulation(&mut self, emulation: Emulation, reply: &[u8]) {
-        let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn) else {
-            return self.note_unreturned(&emulation, reply);
-        };
-        self.core.set_waiting(session, None);
-        let Emulation { conn, place, command, asked_us, .. } = emulation;
-        self.end_task((conn, place), (command, asked_us), reply);
-    }
+/// The plan is through, and its client gets `reply`, if the client is still there.
+pub(super) fn answer_emulation(cx: &mut Context, peers: &mut Peers, emulation: Emulation, reply: Vec<u8>) {
+    let Some(Peer::Client(session)) = peers.get_mut(emulation.conn) else {
+        return waits::note_unreturned(cx, &emulation, &reply);
+    };
+    held::set_waiting(cx, session, None);
+    let Emulation { conn, place, command, asked_us, .. } = emulation;
+    cx.effects.push_back(Effect::End(TaskEnd { conn, place, command, asked_us, reply }));
 }

@@ -2,16 +2,16 @@
 
 use crate::ConnId;
 
-use crate::held::Watch;
+use crate::held::watch::Watch;
 use crate::link::proof::Proof;
-use crate::login::Login;
+use crate::login::identity::Login;
 use crate::pubsub::audience::Receivers;
-use crate::pubsub::subscriptions::Subscribed;
-use crate::reading::replicas::Reads;
-use crate::scripts::Loaded;
+use crate::pubsub::subscribed::Subscribed;
+use crate::reading::reads::Reads;
+use crate::scripts::known::Loaded;
 use crate::session::{self, replies};
 use crate::tracking::Tracking;
-use crate::transaction::Transaction;
+use crate::transaction::queued::Transaction;
 use command::Number;
 use engine::memory::Charge;
 use stdx::Id;
@@ -84,7 +84,7 @@ pub(crate) enum TaskKind {
     Mark,
     /// It says which role the node has: see `inspection.rs`. `place` is the node, `part` its shard.
     Role,
-    /// It says how far the node is with replication: see [`crate::core::Core::absorb_poll`].
+    /// It says how far the node is with replication: see [`crate::reading::Readers::absorb_poll`].
     Poll,
 }
 

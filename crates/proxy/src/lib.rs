@@ -31,6 +31,7 @@
 //! `clippy.toml` forbids clocks, threads and sockets.
 
 mod audit;
+mod context;
 mod core;
 mod counters;
 mod cross_slot;
@@ -45,10 +46,14 @@ mod link;
 mod local;
 mod login;
 mod memory;
+mod messages;
 mod monitor;
+mod outcome;
 mod pause;
+mod peers;
 mod proxy;
 mod pubsub;
+mod questions;
 mod reading;
 mod redirect;
 mod replies;
@@ -65,10 +70,10 @@ pub use ::engine::rounds::Rounds;
 pub use counters::{Board, Counters, Usage};
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use limits::{Authority, CrossShard, Limits, Process, Settings, Transactions};
+pub use local::gathered::Mail;
 pub use local::info::info_reference;
-pub use local::inquiry::Mail;
 pub use login::credentials::Credentials;
-pub use login::{ControlJob, Task};
+pub use login::job::{ControlJob, Task};
 pub use proxy::Proxy;
 pub use reading::{ReadFrom, Reading};
 pub use topology_update::discovered::Discovered;

@@ -3,7 +3,7 @@
 //! A client whose answers the proxy makes itself goes on in the next turn once it has read some, so that others have their share of
 //! this one. Requests that ask all shards or all workers for a list (KEYS, SLOWLOG GET, CLIENT LIST) are carried out one by one.
 
-use crate::link::profiles;
+use crate::link::profile::DATABASES_MAX;
 use crate::login::credentials::Credentials;
 use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
@@ -295,7 +295,7 @@ pub struct Settings {
 
 impl Settings {
     /// More databases cannot be had: there is a number for the connections of each.
-    pub const DATABASES_MAX: u16 = profiles::DATABASES_MAX;
+    pub const DATABASES_MAX: u16 = DATABASES_MAX;
 }
 
 impl Default for Settings {

@@ -1,13 +1,15 @@
 //! What the proxy does with its links to nodes: profiles, connections of one client, what nodes must show.
 
+pub(crate) mod inspected;
 pub(crate) mod inspection;
 pub(crate) mod pinned;
+pub(crate) mod pins;
+pub(crate) mod profile;
 pub(crate) mod profiles;
 pub(crate) mod proof;
 pub(crate) mod retire;
 pub(crate) mod suspect;
-
-mod silence;
+pub(crate) mod upload;
 
 pub(crate) use engine::link::kept;
 pub(crate) use engine::link::profile::ProfileId;

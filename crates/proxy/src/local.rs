@@ -1,21 +1,33 @@
 //! What the proxy answers itself, as Redis would.
 
 pub(crate) mod admin;
+pub(crate) mod by_nodes;
 pub(crate) mod clients;
 pub(crate) mod cluster;
+pub(crate) mod filter;
+pub(crate) mod gathered;
 pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod inquiry;
+pub(crate) mod line;
+pub(crate) mod users;
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::errors;
-use crate::features::{Name, Session};
-use crate::limits::CLIENT_NAME_BYTES_MAX;
-use crate::link::profiles::Profile;
-use crate::local::inquiry::{Gathered, Question};
+use crate::features::Session;
+use crate::link::profile::Profile;
+use crate::link::profiles::database;
+use crate::local::gathered::{Gathered, Question};
+use crate::login;
+use crate::login::hello::REDIS_VERSION;
+use crate::login::hello::write_hello;
+use crate::login::passing;
+use crate::login::passing::set_name;
 use crate::pubsub;
 use crate::pubsub::is_restricted;
 use crate::session::{Mute, Phase};
+use crate::transaction;
 use command::{About, Command, Local, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -37,9 +49,9 @@ impl Core {
             return;
         }
         if resp::reply::is_error(reply) {
-            self.stats.tally.count_failed(self.engine.asking, reply);
+            self.cx.stats.tally.count_failed(self.cx.engine.asking, reply);
         }
-        self.engine.answer(session, reply);
+        self.cx.engine.answer(session, reply);
     }
 
     /// Does what `request` asks for, and appends the reply if there is one at once.
@@ -53,35 +65,37 @@ impl Core {
     ) {
         match local {
             Local::Ping if is_restricted(session) && request.len() <= 2 => pubsub::write_pong(request, reply),
-            Local::Ping => self.ping(command, request, reply),
+            Local::Ping => ping(command, request, reply),
             Local::Echo => encode::bulk(reply, request.arg(1)),
             Local::Quit => {
                 encode::simple(reply, b"OK");
                 session.phase = Phase::Closing { linger: false };
             }
             Local::Reset => {
-                self.unsubscribe_from_all(session);
-                self.end_to_monitor(session);
-                self.end_tracking(session);
-                self.end_transaction(session);
+                self.subscriptions.unsubscribe_from_all(&mut self.cx, session);
+                self.monitor.end_to_monitor(&mut self.cx, session);
+                self.invalidations.end_tracking(&mut self.cx, session);
+                transaction::end_transaction(&mut self.cx, session);
                 session.features.name = None;
                 session.features.wishes.replica_reads = false;
-                self.set_reads(session, false);
-                self.change_profile(session, Profile::default());
-                session.features.login = self.newcomer();
+                self.readers.set_reads(&mut self.cx, session, false);
+                self.cx.change_profile(session, Profile::default());
+                session.features.login = passing::newcomer(&self.cx);
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }
                 encode::simple(reply, b"RESET");
             }
-            Local::Select => self.select(session, request.arg(1), reply),
-            Local::Time => self.time(reply),
+            Local::Select => select(&mut self.cx, session, request.arg(1), reply),
+            Local::Time => time(&self.cx, reply),
             Local::Info => self.info(session, request, reply),
-            Local::Hello => self.hello(session, request, reply),
-            Local::Auth if self.has_users_of_nodes() => self.auth_at_nodes(session, request, reply),
-            Local::Auth => self.auth(session, request, reply),
+            Local::Hello => hello(&mut self.cx, session, request, reply),
+            Local::Auth if passing::has_users_of_nodes(&self.cx) => {
+                passing::auth_at_nodes(&mut self.cx, session, request, reply)
+            }
+            Local::Auth => login::auth(&mut self.cx, session, request, reply),
             Local::ClientId => encode::integer(reply, session.origin.client as i64),
-            Local::ClientSetname => match self.set_name(session, request.arg(2)) {
+            Local::ClientSetname => match set_name(&mut self.cx, session, request.arg(2)) {
                 Ok(()) => encode::simple(reply, b"OK"),
                 Err(text) => errors::write(reply, text),
             },
@@ -92,121 +106,28 @@ impl Core {
             // Redis's own word for a primary without replicas, and offset 0.
             Local::Lolwut => lolwut(session.resp3, request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
-            Local::Command(About::Info) if request.len() > 2 + self.limits.names_max => {
+            Local::Command(About::Info) if request.len() > 2 + self.cx.limits.names_max => {
                 errors::write(reply, errors::NAMES_MAX);
             }
             Local::Command(about) => command::about::write(about, request, session.resp3, reply),
             Local::Client(task) => self.client(session, task, request, reply),
-            Local::Cluster(question) => self.cluster(session, question, request, reply),
+            Local::Cluster(question) => cluster::cluster(&self.cx, session, question, request, reply),
             Local::Acl(question) => self.acl(session, question, request, reply),
-            Local::Subscribe(kind) => self.subscribe(session, kind, request),
-            Local::Unsubscribe(kind) => self.unsubscribe(session, kind, request),
-            Local::Monitor => self.begin_to_monitor(session, reply),
-            Local::PubSub(question) => self.pubsub(question, request, reply),
+            Local::Subscribe(kind) => self.subscriptions.subscribe(&mut self.cx, session, kind, request),
+            Local::Unsubscribe(kind) => self.subscriptions.unsubscribe(&mut self.cx, session, kind, request),
+            Local::Monitor => self.monitor.begin_to_monitor(&mut self.cx, session, reply),
+            Local::PubSub(question) => pubsub::pubsub(&self.cx, question, request, reply),
             Local::Help => help::write(command.name.split('|').next().unwrap_or_default(), reply),
             Local::ResetStatistics => {
-                self.ask_workers(session, Question::ResetStatistics, Gathered::Done);
+                inquiry::ask_workers(&mut self.cx, session, Question::ResetStatistics, Gathered::Done);
             }
             Local::ReplicaReads(on) => {
                 session.features.wishes.replica_reads = on;
-                self.set_reads(session, on);
+                self.readers.set_reads(&mut self.cx, session, on);
                 encode::simple(reply, b"OK");
             }
             Local::Accepted => encode::simple(reply, b"OK"),
         }
-    }
-
-    /// SELECT: the session's next requests go over the profile of another database.
-    fn select(&mut self, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
-        match self.database(index) {
-            Err(text) => errors::write(reply, text),
-            Ok(database) => {
-                self.change_profile(session, Profile { database, ..self.profiles.kind(session.profile) });
-                encode::simple(reply, b"OK");
-            }
-        }
-    }
-
-    /// The database that clients call `index`.
-    pub(crate) fn database(&self, index: &[u8]) -> Result<u16, &'static str> {
-        let index = parse_i64(index).ok_or(errors::NOT_AN_INTEGER)?;
-        i32::try_from(index).map_err(|_| errors::NOT_AN_INT)?;
-        let database = u16::try_from(index).ok().filter(|&database| database < self.settings.databases);
-        database.ok_or(errors::DB_OUT_OF_RANGE)
-    }
-
-    /// PING with and without a message.
-    fn ping(&self, command: &Command, request: &Request<'_>, reply: &mut Vec<u8>) {
-        match request.len() {
-            1 => encode::simple(reply, b"PONG"),
-            2 => encode::bulk(reply, request.arg(1)),
-            _ => Resolved::WrongArity(command).write_error(reply, request),
-        }
-    }
-
-    /// Microseconds since 1970.
-    pub(crate) fn unix_time_us(&self) -> u64 {
-        let unstepped = self.settings.unix_epoch_us + self.engine.now.as_nanos() / 1000;
-        unstepped.saturating_add_signed(self.board.clock_step_us())
-    }
-
-    fn time(&self, reply: &mut Vec<u8>) {
-        let now_us = self.unix_time_us();
-        encode::array_header(reply, 2);
-        for number in [now_us / 1_000_000, now_us % 1_000_000] {
-            encode::bulk(reply, itoa::Buffer::new().format(number).as_bytes());
-        }
-    }
-
-    /// HELLO: the protocol from now on, this reply included, and more.
-    fn hello(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        let resp3 = match request.get(1).map(parse_i64) {
-            None => session.resp3,
-            Some(None) => return errors::write(reply, errors::PROTO_NOT_AN_INTEGER),
-            Some(Some(version @ 2..=3)) => version == 3,
-            Some(Some(_)) => return errors::write(reply, errors::NO_PROTO),
-        };
-        let (mut name, mut login) = (None, None);
-        let mut index = 2;
-        while let Some(option) = request.get(index) {
-            let left = request.len() - index - 1;
-            if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
-                if self.has_users_of_nodes() {
-                    login = Some((request.arg(index + 1), request.arg(index + 2)));
-                } else if !self.log_in(session, request, request.arg(index + 1), request.arg(index + 2)) {
-                    return errors::write(reply, errors::WRONG_PASSWORD);
-                }
-                index += 3;
-            } else if option.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
-                name = Some(request.arg(index + 1));
-                index += 2;
-            } else {
-                return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
-            }
-        }
-        if let Some(login) = login {
-            return self.hello_at_nodes(session, login, (resp3, name), reply);
-        }
-        if session.features.login.must_log_in() {
-            return errors::write(reply, errors::NO_AUTH_HELLO);
-        }
-        if let Some(Err(text)) = name.map(|name| self.set_name(session, name)) {
-            return errors::write(reply, text);
-        }
-        if session.resp3 != resp3 && session.replies.is_pending() {
-            // Messages come in the new protocol from now on: not before the client knows.
-            session.replies.raise_barrier(session.replies.next_place());
-        }
-        self.change_profile(session, Profile { resp3, ..self.profiles.kind(session.profile) });
-        write_hello(session, reply);
-    }
-
-    /// The session is called `name` from now on, if that is a name; else what its client is told.
-    pub(crate) fn set_name(&mut self, session: &mut Session, name: &[u8]) -> Result<(), &'static str> {
-        check_name(name)?;
-        let charge = self.engine.memory.charge(name.len());
-        session.features.name = (!name.is_empty()).then(|| Box::new(Name { text: name.into(), charge }));
-        Ok(())
     }
 
     /// CONFIG GET of what is true of the proxy, by Redis's names.
@@ -227,23 +148,75 @@ impl Core {
     }
 }
 
-/// What HELLO answers, in the protocol that the session speaks now.
-pub(crate) fn write_hello(session: &Session, reply: &mut Vec<u8>) {
-    encode::map_header(reply, 7, session.resp3);
-    for (field, value) in [("server", "redis"), ("version", info::REDIS_VERSION)] {
-        encode::bulk(reply, field.as_bytes());
-        encode::bulk(reply, value.as_bytes());
+/// SELECT: the session's next requests go over the profile of another database.
+fn select(cx: &mut Context, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
+    match database(cx, index) {
+        Err(text) => errors::write(reply, text),
+        Ok(database) => {
+            cx.change_profile(session, Profile { database, ..cx.profiles.kind(session.profile) });
+            encode::simple(reply, b"OK");
+        }
     }
-    for (field, value) in [("proto", 2 + i64::from(session.resp3)), ("id", session.origin.client as i64)] {
-        encode::bulk(reply, field.as_bytes());
-        encode::integer(reply, value);
+}
+
+/// PING with and without a message.
+fn ping(command: &Command, request: &Request<'_>, reply: &mut Vec<u8>) {
+    match request.len() {
+        1 => encode::simple(reply, b"PONG"),
+        2 => encode::bulk(reply, request.arg(1)),
+        _ => Resolved::WrongArity(command).write_error(reply, request),
     }
-    for (field, value) in [("mode", "standalone"), ("role", "master")] {
-        encode::bulk(reply, field.as_bytes());
-        encode::bulk(reply, value.as_bytes());
+}
+
+fn time(cx: &Context, reply: &mut Vec<u8>) {
+    let now_us = cx.unix_time_us();
+    encode::array_header(reply, 2);
+    for number in [now_us / 1_000_000, now_us % 1_000_000] {
+        encode::bulk(reply, itoa::Buffer::new().format(number).as_bytes());
     }
-    encode::bulk(reply, b"modules");
-    encode::array_header(reply, 0);
+}
+
+/// HELLO: the protocol from now on, this reply included, and more.
+fn hello(cx: &mut Context, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
+    let resp3 = match request.get(1).map(parse_i64) {
+        None => session.resp3,
+        Some(None) => return errors::write(reply, errors::PROTO_NOT_AN_INTEGER),
+        Some(Some(version @ 2..=3)) => version == 3,
+        Some(Some(_)) => return errors::write(reply, errors::NO_PROTO),
+    };
+    let (mut name, mut login) = (None, None);
+    let mut index = 2;
+    while let Some(option) = request.get(index) {
+        let left = request.len() - index - 1;
+        if option.eq_ignore_ascii_case(b"AUTH") && left >= 2 {
+            if passing::has_users_of_nodes(cx) {
+                login = Some((request.arg(index + 1), request.arg(index + 2)));
+            } else if !login::log_in(cx, session, request, request.arg(index + 1), request.arg(index + 2)) {
+                return errors::write(reply, errors::WRONG_PASSWORD);
+            }
+            index += 3;
+        } else if option.eq_ignore_ascii_case(b"SETNAME") && left >= 1 {
+            name = Some(request.arg(index + 1));
+            index += 2;
+        } else {
+            return encode::error(reply, &[b"ERR Syntax error in HELLO option '", option, b"'"].concat());
+        }
+    }
+    if let Some(login) = login {
+        return passing::hello_at_nodes(cx, session, login, (resp3, name), reply);
+    }
+    if session.features.login.must_log_in() {
+        return errors::write(reply, errors::NO_AUTH_HELLO);
+    }
+    if let Some(Err(text)) = name.map(|name| set_name(cx, session, name)) {
+        return errors::write(reply, text);
+    }
+    if session.resp3 != resp3 && session.replies.is_pending() {
+        // Messages come in the new protocol from now on: not before the client knows.
+        session.replies.raise_barrier(session.replies.next_place());
+    }
+    cx.change_profile(session, Profile { resp3, ..cx.profiles.kind(session.profile) });
+    write_hello(session, reply);
 }
 
 /// Redis 7.0 draws only for those who ask for version 5 or 6.
@@ -252,16 +225,7 @@ fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     if asks && request.get(2).is_some_and(|version| parse_i64(version).is_none()) {
         return errors::write(reply, errors::NOT_AN_INTEGER);
     }
-    encode::verbatim(reply, format!("Redis ver. {}\n", info::REDIS_VERSION).as_bytes(), resp3);
-}
-
-/// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client; and they are not long.
-pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
-    match () {
-        () if !name.iter().all(u8::is_ascii_graphic) => Err(errors::CLIENT_NAME),
-        () if name.len() > CLIENT_NAME_BYTES_MAX => Err(errors::CLIENT_NAME_TOO_LONG),
-        () => Ok(()),
-    }
+    encode::verbatim(reply, format!("Redis ver. {}\n", REDIS_VERSION).as_bytes(), resp3);
 }
 
 /// Libraries tell their name and version right after they connect (Redis 7.2).

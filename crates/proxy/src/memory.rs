@@ -22,9 +22,12 @@
 //!   would not become less by that.
 //! - Scripts, libraries and users are there once for all workers, and come off the bound first.
 
+use crate::context::Context;
 use crate::event::CloseReason;
 use crate::features::Session;
-use crate::proxy::{Peer, Proxy};
+use crate::peers::Peer;
+use crate::peers::Peers;
+use crate::proxy::Proxy;
 
 /// A client for which less is held is not closed to make room: it is not the cause.
 const EVICTED_BYTES_MIN: usize = 64 * 1024;
@@ -33,64 +36,46 @@ const EVICTED_BYTES_MIN: usize = 64 * 1024;
 const READ_BYTES_MIN: usize = 4 << 10;
 
 impl Proxy {
-    /// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
-    pub fn read_bytes_max(&self) -> usize {
-        let share =
-            self.core.engine.limits.memory_bytes_max / 6 / (self.core.stats.counters.clients as usize).max(1);
-        share.max(READ_BYTES_MIN)
-    }
-
     /// The driver holds so many bytes of connections (TLS).
     pub fn handle_held_below(&mut self, bytes: usize) {
-        if self.core.engine.memory.below_bytes() != bytes {
-            self.core.engine.memory.recount_below(bytes);
+        if self.core.cx.engine.memory.below_bytes() != bytes {
+            self.core.cx.engine.memory.recount_below(bytes);
             self.watch_memory();
         }
     }
 
     /// Lets clients go on when there is room again, and makes room if there is none at all.
     pub(crate) fn watch_memory(&mut self) {
-        let max = self.core.engine.limits.memory_bytes_max;
-        while self.core.engine.memory.held_bytes() > max && self.evict_largest(|_| true) {}
-        if self.core.engine.memory.take_news() {
-            self.core.stats.counters.memory_full += 1;
-            self.hold_all_up();
+        let max = self.core.cx.engine.limits.memory_bytes_max;
+        while self.core.cx.engine.memory.held_bytes() > max && self.evict_largest(|_| true) {}
+        if self.core.cx.engine.memory.take_news() {
+            self.core.cx.stats.counters.memory_full += 1;
+            hold_all_up(&mut self.core.cx, &mut self.peers);
         }
-        if self.core.engine.memory.is_full() {
-            for conn in self.core.engine.memory.relax(max) {
+        if self.core.cx.engine.memory.is_full() {
+            for conn in self.core.cx.engine.memory.relax(max) {
                 if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                     session.held_up = false;
-                    self.core.engine.todo.clients_to_resume.push(conn);
+                    self.core.cx.engine.todo.clients_to_resume.push(conn);
                 }
-            }
-        }
-    }
-
-    /// Reads from nobody: what comes now would only be held.
-    #[cold]
-    fn hold_all_up(&mut self) {
-        for index in 0..self.peers.places() {
-            if let Some(Peer::Client(session)) = self.peers.id_at(index).and_then(|id| self.peers.get_mut(id))
-            {
-                self.core.engine.hold_up(session);
             }
         }
     }
 
     /// Once a second: nobody waits for ever for a client that does not move.
     pub(crate) fn relieve_memory(&mut self) {
-        let (now, patience) = (self.core.engine.now, self.core.engine.limits.memory_patience);
-        if self.core.engine.memory.is_full() {
+        let (now, patience) = (self.core.cx.engine.now, self.core.cx.engine.limits.memory_patience);
+        if self.core.cx.engine.memory.is_full() {
             self.evict_largest(|session| session.is_stuck(now, patience));
         }
     }
 
     /// Subscribers that take nothing do not stop all others: before reading stops, those for whom the most is held go.
     pub(crate) fn relieve_of_subscribers(&mut self) {
-        let half = self.core.engine.limits.memory_bytes_max / 2;
+        let half = self.core.cx.engine.limits.memory_bytes_max / 2;
         let is_stuck =
             |session: &Session| session.features.subscribed.is_some() && session.replies.output.blocked;
-        while self.core.engine.memory.all_moving_bytes() > half && self.evict_largest(is_stuck) {}
+        while self.core.cx.engine.memory.all_moving_bytes() > half && self.evict_largest(is_stuck) {}
     }
 
     /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
@@ -103,7 +88,7 @@ impl Proxy {
                 Peer::Client(session) if may(session) => {
                     let transaction =
                         session.features.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
-                    let transaction = transaction + self.core.mixture_bytes(session);
+                    let transaction = transaction + self.core.execs.mixture_bytes(session);
                     let counted =
                         session.counted.bytes + session.counted.unread_bytes + session.features.left_bytes();
                     Some((counted + transaction, conn))
@@ -116,9 +101,25 @@ impl Proxy {
             return false;
         }
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            self.core.note_closed(session, CloseReason::MemoryLimit);
+            self.core.cx.note_closed(session, CloseReason::MemoryLimit);
         }
         self.close_client(conn);
         true
+    }
+}
+
+/// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
+pub(crate) fn read_bytes_max(cx: &Context) -> usize {
+    let share = cx.engine.limits.memory_bytes_max / 6 / (cx.stats.counters.clients as usize).max(1);
+    share.max(READ_BYTES_MIN)
+}
+
+/// Reads from nobody: what comes now would only be held.
+#[cold]
+fn hold_all_up(cx: &mut Context, peers: &mut Peers) {
+    for index in 0..peers.places() {
+        if let Some(Peer::Client(session)) = peers.id_at(index).and_then(|id| peers.get_mut(id)) {
+            cx.engine.hold_up(session);
+        }
     }
 }

@@ -8,16 +8,19 @@
 //! While nobody monitors, a request pays one look at [`Monitor::is_on`]. What others did is known to a worker from the
 //! event after. Lines of one worker keep their order; those of several come as they arrive, with their times.
 
+pub(crate) mod monitors;
+
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::event::CloseReason;
 use crate::features::{Session, SessionFeatures};
-use crate::proxy::{Peer, Proxy};
+use crate::local::inquiry;
+use crate::peers::Peer;
+use crate::peers::Peers;
 use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};
 use std::io::Write as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What one worker knows of monitors.
 #[derive(Debug, Default)]
@@ -28,44 +31,6 @@ pub(crate) struct Monitor {
     clients: Vec<ConnId>,
     /// What they and others are to see of this event.
     lines: Vec<u8>,
-}
-
-/// How many clients monitor: of all workers, and of each.
-#[derive(Debug, Default)]
-pub(crate) struct Monitors {
-    total: AtomicUsize,
-    of_workers: Vec<AtomicUsize>,
-}
-
-impl Monitors {
-    pub(crate) fn new(workers: usize) -> Monitors {
-        Monitors {
-            total: AtomicUsize::new(0),
-            of_workers: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
-        }
-    }
-
-    /// Whether there is any.
-    #[inline]
-    pub(crate) fn any(&self) -> bool {
-        self.total.load(Ordering::Relaxed) > 0
-    }
-
-    /// The workers that have some.
-    fn workers(&self) -> impl Iterator<Item = usize> {
-        let counts = self.of_workers.iter().enumerate();
-        counts.filter(|(_, count)| count.load(Ordering::Relaxed) > 0).map(|(worker, _)| worker)
-    }
-
-    fn add(&self, worker: usize) {
-        self.of_workers[worker].fetch_add(1, Ordering::Relaxed);
-        self.total.fetch_add(1, Ordering::Relaxed);
-    }
-
-    fn remove(&self, worker: usize) {
-        self.of_workers[worker].fetch_sub(1, Ordering::Relaxed);
-        self.total.fetch_sub(1, Ordering::Relaxed);
-    }
 }
 
 /// Of an argument so many bytes are shown; the line of a large value must not be four times as large.
@@ -79,26 +44,26 @@ impl Monitor {
     }
 }
 
-impl Core {
+impl Monitor {
     /// MONITOR. A second one has no answer, as in Redis.
-    pub(crate) fn begin_to_monitor(&mut self, session: &mut Session, reply: &mut Vec<u8>) {
+    pub(crate) fn begin_to_monitor(&mut self, cx: &mut Context, session: &mut Session, reply: &mut Vec<u8>) {
         let subscribed = session.features.subscribed.get_or_insert_default();
         if std::mem::replace(&mut subscribed.monitors, true) {
             return;
         }
-        self.monitor.clients.push(session.conn);
-        self.monitor.is_on = true;
-        self.board.monitors.add(self.settings.worker);
+        self.clients.push(session.conn);
+        self.is_on = true;
+        cx.board.monitors.add(cx.settings.worker);
         encode::simple(reply, b"OK");
     }
 
     /// The session monitors no more.
-    pub(crate) fn end_to_monitor(&mut self, session: &mut Session) {
+    pub(crate) fn end_to_monitor(&mut self, cx: &mut Context, session: &mut Session) {
         if !session.features.monitors() {
             return;
         }
-        self.monitor.clients.retain(|conn| *conn != session.conn);
-        self.board.monitors.remove(self.settings.worker);
+        self.clients.retain(|conn| *conn != session.conn);
+        cx.board.monitors.remove(cx.settings.worker);
         if let Some(subscribed) = &mut session.features.subscribed {
             subscribed.monitors = false;
         }
@@ -107,19 +72,19 @@ impl Core {
 
     /// `request` was carried out: whoever monitors is shown it, unless it administers.
     #[cold]
-    pub(crate) fn show_request(&mut self, session: &Session, request: &Request<'_>) {
+    pub(crate) fn show_request(&mut self, cx: &mut Context, session: &Session, request: &Request<'_>) {
         let command = match command::resolve(request) {
             Resolved::Command(command) => Some(command),
-            Resolved::Unknown if self.engine.asking == command::Number::LEARNED => None,
+            Resolved::Unknown if cx.engine.asking == command::Number::LEARNED => None,
             _ => return,
         };
         if command.is_some_and(|command| command.flags.contains(Flags::ADMIN)) {
             return;
         }
         let carry = command.map(|command| command.carry);
-        let now_us = self.unix_time_us();
-        let database = self.profiles.kind(session.profile).database;
-        let lines = &mut self.monitor.lines;
+        let now_us = cx.unix_time_us();
+        let database = cx.profiles.kind(session.profile).database;
+        let lines = &mut self.lines;
         let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
         // Writing to a Vec cannot fail.
         let _ = write!(lines, "+{seconds}.{micros:06} [{database} {}]", session.origin.peer);
@@ -141,29 +106,30 @@ impl SessionFeatures {
     }
 }
 
-impl Proxy {
+impl Monitor {
     /// Shows what was carried out to whoever monitors. To be called if there is something to be shown.
     #[cold]
-    pub(crate) fn flush_monitors(&mut self) {
-        let lines: Arc<[u8]> = std::mem::take(&mut self.core.monitor.lines).into();
-        let own = self.core.settings.worker;
-        let board = Arc::clone(&self.core.board);
+    pub(crate) fn flush_monitors(&mut self, cx: &mut Context, peers: &mut Peers) {
+        let lines: Arc<[u8]> = std::mem::take(&mut self.lines).into();
+        let own = cx.settings.worker;
+        let board = Arc::clone(&cx.board);
         for worker in board.monitors.workers().filter(|&worker| worker != own) {
-            self.core.mail_lines(worker, Arc::clone(&lines));
+            inquiry::mail_lines(cx, worker, Arc::clone(&lines));
         }
-        self.show_lines(&lines);
+        self.show_lines(cx, peers, &lines);
     }
 
     /// Shows lines, of this worker or another, to this worker's monitors.
-    pub(crate) fn show_lines(&mut self, lines: &[u8]) {
-        for conn in self.core.monitor.clients.clone() {
-            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
-            let core = &mut self.core;
-            session.replies.push(lines, &mut core.engine.pool);
-            core.engine.list_client(session);
-            if session.replies.is_overfull(lines.len(), &core.engine.limits) {
-                core.note_closed(session, CloseReason::OutputLimit);
-                self.close_client(conn);
+    pub(crate) fn show_lines(&mut self, cx: &mut Context, peers: &mut Peers, lines: &[u8]) {
+        for conn in self.clients.clone() {
+            let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
+            if !session.may_be_told() {
+                continue;
+            }
+            session.replies.push(lines, &mut cx.engine.pool);
+            cx.engine.list_client(session);
+            if session.replies.is_overfull(lines.len(), &cx.engine.limits) {
+                cx.close_client(session, CloseReason::OutputLimit);
             }
         }
     }

@@ -7,19 +7,21 @@
 //!
 //! As in Redis, what is held back is known as a command that makes sense; with ALL it may be CLIENT UNPAUSE itself.
 
+pub(crate) mod order;
+
 use crate::ConnId;
-use crate::core::Core;
-use crate::errors;
+use crate::context::Context;
 use crate::features::Session;
-use crate::local::inquiry::{Gathered, Question};
-use crate::proxy::{Peer, Proxy};
-use crate::requests::Step;
+use crate::local::gathered::{Gathered, Question};
+use crate::local::inquiry;
+use crate::outcome::Step;
+use crate::pause::order::Order;
+use crate::peers::Peer;
+use crate::peers::Peers;
 use crate::session::Reason;
-use crate::transaction::Transaction;
+use crate::transaction::queued::Transaction;
 use command::{Carry, Command, Local, Transaction as Act};
 use resp::Request;
-use resp::integer::parse_i64;
-use std::time::Duration;
 use stdx::Instant;
 
 /// What is held back on this worker.
@@ -55,108 +57,80 @@ impl Pause {
     }
 }
 
-/// What CLIENT PAUSE asks for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Order {
-    time: Duration,
-    all: bool,
-}
-
-impl Order {
-    /// `CLIENT PAUSE milliseconds [WRITE|ALL]`; else an error is written.
-    fn parse(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<Order> {
-        let all = match request.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
-            _ if request.len() > 4 => {
-                errors::write_subcommand_syntax(reply, request);
-                return None;
-            }
-            None | Some(b"all") => true,
-            Some(b"write") => false,
-            Some(_) => {
-                errors::write(reply, errors::PAUSE_MODE);
-                return None;
-            }
-        };
-        match parse_i64(request.arg(2)).map(u64::try_from) {
-            Some(Ok(millis)) => return Some(Order { time: Duration::from_millis(millis), all }),
-            Some(Err(_)) => errors::write(reply, errors::TIMEOUT_NEGATIVE),
-            None => errors::write(reply, errors::TIMEOUT_NOT_AN_INTEGER),
-        }
-        None
-    }
-}
-
-impl Core {
-    /// CLIENT PAUSE.
-    pub(crate) fn pause_clients(
-        &mut self,
-        session: &mut Session,
-        request: &Request<'_>,
-        reply: &mut Vec<u8>,
-    ) {
-        if let Some(order) = Order::parse(request, reply) {
-            self.order_all(session, Question::Pause(Some(order)));
-        }
-    }
-
-    /// CLIENT UNPAUSE.
-    pub(crate) fn unpause_clients(&mut self, session: &mut Session) {
-        self.order_all(session, Question::Pause(None));
-    }
-
-    /// All workers do it, and what the client has sent behind comes after it.
-    fn order_all(&mut self, session: &mut Session, question: Question) {
-        self.ask_workers(session, question, Gathered::Done);
-        session.turn();
-    }
-
+impl Pause {
     /// Holds the request back, if clients are paused. `None` if they are not, as far as it is concerned.
-    pub(crate) fn hold_back(&mut self, session: &mut Session, command: &Command) -> Option<Step> {
-        if !self.pause.concerns(command, session) {
+    pub(crate) fn hold_back(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        command: &Command,
+    ) -> Option<Step> {
+        if !self.concerns(command, session) {
             return None;
         }
         session.hold.add(Reason::Pause);
-        self.pause.held_back.push(session.conn);
-        self.stats.counters.clients_blocked += 1;
-        self.board.publish_clients(self.settings.worker, &self.stats.counters);
-        Some(self.read_again())
-    }
-
-    /// A client goes: its request is not carried out.
-    pub(crate) fn forget_held_back(&mut self, session: &mut Session) {
-        self.stats.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
+        self.held_back.push(session.conn);
+        cx.stats.counters.clients_blocked += 1;
+        cx.board.publish_clients(cx.settings.worker, &cx.stats.counters);
+        Some(cx.read_again())
     }
 }
 
-impl Proxy {
+/// CLIENT PAUSE.
+pub(crate) fn pause_clients(
+    cx: &mut Context,
+    session: &mut Session,
+    request: &Request<'_>,
+    reply: &mut Vec<u8>,
+) {
+    if let Some(order) = Order::parse(request, reply) {
+        order_all(cx, session, Question::Pause(Some(order)));
+    }
+}
+
+/// CLIENT UNPAUSE.
+pub(crate) fn unpause_clients(cx: &mut Context, session: &mut Session) {
+    order_all(cx, session, Question::Pause(None));
+}
+
+/// All workers do it, and what the client has sent behind comes after it.
+fn order_all(cx: &mut Context, session: &mut Session, question: Question) {
+    inquiry::ask_workers(cx, session, question, Gathered::Done);
+    session.turn();
+}
+
+/// A client goes: its request is not carried out.
+pub(crate) fn forget_held_back(cx: &mut Context, session: &mut Session) {
+    cx.stats.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
+}
+
+impl Pause {
     /// Begins a pause, or makes it longer or wider; without an order it ends.
-    pub(crate) fn pause(&mut self, order: Option<Order>) {
-        let core = &mut self.core;
+    pub(crate) fn pause(&mut self, cx: &mut Context, peers: &mut Peers, order: Option<Order>) {
         match order {
-            None => core.pause.until = core.engine.now,
+            None => self.until = cx.engine.now,
             Some(Order { time, all }) => {
-                let began = std::mem::replace(&mut core.pause.until, core.engine.now + time);
+                let began = std::mem::replace(&mut self.until, cx.engine.now + time);
                 if began != Instant::NEVER {
-                    core.pause.until = core.pause.until.max(began);
+                    self.until = self.until.max(began);
                 }
-                core.pause.all |= all;
+                self.all |= all;
             }
         }
-        self.end_pause_in_time();
+        self.end_pause_in_time(cx, peers);
     }
 
     /// Ends the pause, if its time is up.
-    pub(crate) fn end_pause_in_time(&mut self) {
-        let core = &mut self.core;
-        if core.pause.until > core.engine.now {
+    pub(crate) fn end_pause_in_time(&mut self, cx: &mut Context, peers: &mut Peers) {
+        if self.until > cx.engine.now {
             return;
         }
-        for conn in std::mem::take(&mut core.pause).held_back {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-                core.forget_held_back(session);
-                core.engine.todo.clients_to_resume.push(conn);
+        for conn in std::mem::take(self).held_back {
+            if let Some(Peer::Client(session)) = peers.get_mut(conn) {
+                forget_held_back(cx, session);
+                cx.engine.todo.clients_to_resume.push(conn);
             }
         }
-        core.board.publish_clients(core.settings.worker, &core.stats.counters);
+        cx.board.publish_clients(cx.settings.worker, &cx.stats.counters);
     }
 }

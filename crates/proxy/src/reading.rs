@@ -23,6 +23,7 @@
 //! sent when its write was seen to be answered, and the primary's answer to a later one is an offset behind the write. A replica
 //! whose own offset, in the same history (`master_replid`), is as large has the write.
 
+pub(crate) mod reads;
 pub(crate) mod replicas;
 
 mod policy;

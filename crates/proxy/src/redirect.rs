@@ -30,246 +30,61 @@
 //! one write for each node, and merged as ever. Any other is `CROSSSLOT`, also where one node has both slots.
 //! [`topology::Topology::division_of`] is the slot there and the shard elsewhere.
 
+pub(crate) mod declined;
 pub(crate) mod kept;
+pub(crate) mod queue;
 
 use crate::ConnId;
+use crate::context::Context;
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::features::{Asked, Link, Owed, Owner, Retry, TaskId, TaskKind, Ticket};
-use crate::held::Watch;
+use crate::held;
+use crate::held::watch::Watch;
+use crate::link::retire;
 use crate::link::{LinkIx, Use};
-use crate::proxy::{Peer, Proxy};
+use crate::outcome::Outcome;
+use crate::peers::Peer;
+use crate::peers::Peers;
+use crate::proxy::Proxy;
 use crate::reading::replicas::is_turned_away;
 use crate::reading::replicas::note_sent_elsewhere;
-use crate::replies::Outcome;
+use crate::redirect::declined::{ASKING, Aim, Behind, Declined};
+use crate::redirect::queue::{PARKED_BYTES_MAX, RETRY_AFTER, Stray, is_ahead};
 use crate::session::pinning::Pinning;
-use crate::session::{Phase, Reason, is_behind};
-use crate::transaction::Held;
+use crate::session::{Phase, Reason};
+use crate::transaction::queued::Held;
 use crate::walk;
 use engine::retry::Why;
 use resp::encode;
-use std::collections::{BTreeSet, VecDeque};
-use std::time::Duration;
+use std::collections::BTreeSet;
 use stdx::{Id, Instant};
 use topology::discovery::Wish;
-use topology::{Address, NodeId, SLOTS, ShardId};
-
-/// A request that is declined for a while is tried again so often: often enough to be through soon after the cluster
-/// is, and few requests beside those that are served meanwhile.
-const RETRY_AFTER: Duration = Duration::from_millis(15);
-/// Discovery is asked so often at most: more would tell it nothing new.
-const WISH_EVERY: Duration = Duration::from_millis(20);
-/// So many bytes of parked requests are held; what is declined beyond that fails at once.
-const PARKED_BYTES_MAX: usize = 32 << 20;
-
-/// How an error ends by which a client has ended the wait of another.
-const BY_CLIENT: &[u8] = b"via CLIENT UNBLOCK";
-
-pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
-
-/// Why a node has not carried out a request.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Declined {
-    /// Its keys are there, from now on.
-    Moved { slot: u16, address: Address },
-    /// Its keys are on their way there: this request is to go after them.
-    Ask { slot: u16, address: Address },
-    /// Its keys cannot be had now, and may be in a moment.
-    Later,
-    /// The node is no primary any more.
-    NoPrimary,
-}
-
-impl Declined {
-    /// What an error of a node says, if it says that nothing was carried out. `from` is the node's address; in a cluster it
-    /// may leave out the host of another if that is the same. A single redis-server says less: what looks like more there
-    /// is the work of a script.
-    fn parse(reply: &[u8], from: &Address, is_cluster: bool) -> Option<Declined> {
-        let line = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
-        let mut words = line.split(|&byte| byte == b' ');
-        let word = words.next()?;
-        Some(match word {
-            b"LOADING" => Declined::Later,
-            b"READONLY" | b"MASTERDOWN" => Declined::NoPrimary,
-            // A primary becomes a replica, or a stream has gone, perhaps elsewhere; but not if a client wanted it.
-            b"UNBLOCKED" if !line.ends_with(BY_CLIENT) => Declined::NoPrimary,
-            _ if !is_cluster => return None,
-            b"TRYAGAIN" | b"CLUSTERDOWN" => Declined::Later,
-            b"MOVED" | b"ASK" => {
-                let mut next = || std::str::from_utf8(words.next()?).ok();
-                let slot = next()?.parse().ok().filter(|slot| *slot < SLOTS)?;
-                let address = address_of(next()?, from)?;
-                match word {
-                    b"MOVED" => Declined::Moved { slot, address },
-                    _ => Declined::Ask { slot, address },
-                }
-            }
-            _ => return None,
-        })
-    }
-
-    /// What who waits is told if its time is up: `reply` is what the node said.
-    pub(crate) fn reason(&self, reply: &[u8]) -> String {
-        match self {
-            Declined::Moved { .. } | Declined::Ask { .. } => errors::REDIRECTED.to_owned(),
-            Declined::Later | Declined::NoPrimary => {
-                String::from_utf8_lossy(reply).trim_matches(['-', '\r', '\n']).to_owned()
-            }
-        }
-    }
-
-    /// What the node may carry out behind a request that it has declined so.
-    fn behind(&self) -> Behind {
-        match self {
-            Declined::Moved { .. } | Declined::Ask { .. } => Behind::Nothing,
-            Declined::Later => Behind::Anything,
-            // A replica answers reads, with what it had when it was a primary.
-            Declined::NoPrimary => Behind::Reads,
-        }
-    }
-}
-
-/// What a node that has declined a request may carry out of what was sent behind it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Behind {
-    Nothing,
-    Reads,
-    Anything,
-}
-
-/// The address `host:port`, where an empty host is that of `from`.
-fn address_of(text: &str, from: &Address) -> Option<Address> {
-    let (host, port) = text.rsplit_once(':')?;
-    let port = port.parse().ok().filter(|port| *port > 0)?;
-    let host = match (host.trim_matches(['[', ']']), from) {
-        ("" | "?", Address::Tcp { host, .. }) => host.clone(),
-        ("" | "?", _) => return None,
-        (host, _) => host.to_owned(),
-    };
-    Some(Address::Tcp { host, port })
-}
-
-/// Whose keys a request is about, whatever topology comes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Aim {
-    Slot(u16),
-    Shard(ShardId),
-}
-
-impl Default for Aim {
-    fn default() -> Aim {
-        Aim::Slot(0)
-    }
-}
-
-/// A request that was declined, or not sent, and is on no connection.
-#[derive(Debug)]
-pub(crate) struct Stray {
-    retry: Retry,
-    /// Over which kind of connection it goes.
-    used_by: Use,
-    /// It watches keys, or else waits for an element, if it goes over a connection of its client's own.
-    watches: bool,
-    aim: Aim,
-    /// What the client is told if its time is up.
-    reason: String,
-    retry_at: Instant,
-}
-
-/// Requests that wait for a newer topology, or for a while.
-#[derive(Debug)]
-pub(crate) struct RetryQueue {
-    strays: VecDeque<Stray>,
-    bytes: usize,
-    counted_bytes: usize,
-    /// The first of them, or of the topics that have had a setback, is tried again, or told that its time is up.
-    pub due_at: Instant,
-}
-
-impl RetryQueue {
-    /// What is known of each request that waits.
-    pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
-        self.strays.iter().map(|stray| &stray.retry.ticket)
-    }
-
-    /// What it was counted for, and what it holds.
-    pub(crate) fn account(&self) -> (usize, usize) {
-        (self.counted_bytes, self.strays.iter().map(|stray| stray.retry.request.len()).sum())
-    }
-
-    /// Adds `stray`, in its client's order, of whom more may be here if `has_more`.
-    fn add(&mut self, stray: Stray, has_more: bool) {
-        let is_later = |other: &Stray| is_ahead(&stray.retry.ticket, &other.retry.ticket);
-        let later = if has_more { self.strays.iter().position(is_later) } else { None };
-        self.strays.insert(later.unwrap_or(self.strays.len()), stray);
-    }
-}
-
-/// Whether `one` is a request of the client of `other`, and was sent ahead of it.
-fn is_ahead(one: &Ticket, other: &Ticket) -> bool {
-    let are_of_clients = one.owner == Owner::Client && other.owner == Owner::Client;
-    are_of_clients && one.conn == other.conn && is_behind(other.place, one.place)
-}
-
-impl Default for RetryQueue {
-    fn default() -> RetryQueue {
-        RetryQueue { strays: VecDeque::new(), bytes: 0, counted_bytes: 0, due_at: Instant::NEVER }
-    }
-}
-
-/// When a newer topology was wished for.
-#[derive(Debug)]
-pub(crate) struct Wishes {
-    wish: Option<Wish>,
-    not_before: Instant,
-}
-
-impl Default for Wishes {
-    fn default() -> Wishes {
-        Wishes { wish: None, not_before: Instant::ZERO }
-    }
-}
+use topology::{Address, NodeId, ShardId};
 
 impl Proxy {
-    /// That nodes seem to have other tasks than the topology says: discovery is to look. At most one in 20 ms, so to
-    /// be asked for in each turn.
-    pub fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
-        let wishes = &mut self.core.outside.wishes;
-        if wishes.not_before > now {
-            return None;
-        }
-        let wish = wishes.wish.take()?;
-        wishes.not_before = now + WISH_EVERY;
-        Some(wish)
-    }
-
-    /// How many requests wait for a newer topology or for a while; 0 once no client is left.
-    pub fn requests_parked(&self) -> usize {
-        self.core.retry_queue.strays.len()
-    }
-
     /// Whether `reply`, an error, says that the first request on connection `ix` was declined; then it is taken care
     /// of.
     #[cold]
     pub(crate) fn redirect(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         walk::enter("redirect");
         let core = &mut self.core;
-        let Some(&ticket) = core.engine.links[ix].front() else { return false };
-        if core.engine.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
+        let Some(&ticket) = core.cx.engine.links[ix].front() else { return false };
+        if core.cx.engine.links[ix].used_by == Use::Replica && is_turned_away(&ticket, reply) {
             // The primary is asked: see `replicas.rs`.
             return false;
         }
-        let declined = core.declined_by(ix, reply);
+        let declined = core.cx.declined_by(ix, reply);
         match ticket.owner {
             Owner::Queued => {
                 // EXEC will say that the transaction was discarded, and not why.
-                if let (Some(replay), Some(declined)) = (core.tasks.replays.get_mut(ticket.conn), declined) {
+                if let (Some(replay), Some(declined)) = (core.execs.replays.get_mut(ticket.conn), declined) {
                     replay.declined.get_or_insert(declined);
                 }
                 return false;
             }
-            Owner::Task(TaskKind::Fan) if core.needs_each_node(ticket.conn) => {
-                declined.iter().for_each(|declined| core.note_declined(declined));
+            Owner::Task(TaskKind::Fan) if core.fans.needs_each_node(ticket.conn) => {
+                declined.iter().for_each(|declined| core.cx.note_declined(declined));
                 return false;
             }
             Owner::Client
@@ -282,11 +97,11 @@ impl Proxy {
             Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
                 session.replies.owed(ticket.place)
             }
-            _ => core.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
+            _ => core.execs.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
         };
         let declined = match owed {
             Some(Owed::Task(TaskId::Replay(id))) => {
-                let of_exec = core.tasks.replays.get_mut(id).and_then(|replay| replay.declined.take());
+                let of_exec = core.execs.replays.get_mut(id).and_then(|replay| replay.declined.take());
                 declined.or(of_exec.filter(|_| reply.starts_with(b"-EXECABORT ")))
             }
             _ => declined,
@@ -295,9 +110,9 @@ impl Proxy {
         if matches!(ticket.owner, Owner::Client | Owner::Task(TaskKind::Execution)) && owed.is_none() {
             return false;
         }
-        core.note_declined(&declined);
+        core.cx.note_declined(&declined);
         if let Some(Owed::Task(TaskId::Replay(id))) = owed
-            && let Some(held) = core.tasks.replays.get(id).and_then(|replay| replay.held)
+            && let Some(held) = core.execs.replays.get(id).and_then(|replay| replay.held)
         {
             self.answer_held(ix, ticket, held, reply);
             return true;
@@ -306,8 +121,8 @@ impl Proxy {
         match stray {
             Ok(stray) => self.redirect_stray(stray, declined),
             Err(reason) => {
-                let shard = self.core.engine.links[ix].shard;
-                let lost = self.core.engine.not_sent(shard, &reason);
+                let shard = self.core.cx.engine.links[ix].shard;
+                let lost = self.core.cx.engine.not_sent(shard, &reason);
                 self.deliver(ticket, Outcome::Lost(lost));
             }
         }
@@ -317,10 +132,10 @@ impl Proxy {
     /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
     /// knows whether those have changed; else it is discarded.
     fn answer_held(&mut self, ix: LinkIx, ticket: Ticket, held: Held, reply: &[u8]) {
-        let lost = self.core.engine.not_sent(self.core.engine.links[ix].shard, errors::REDIRECTED);
-        self.core.engine.links[ix].pop();
+        let lost = self.core.cx.engine.not_sent(self.core.cx.engine.links[ix].shard, errors::REDIRECTED);
+        self.core.cx.engine.links[ix].pop();
         if held == Held::Altered {
-            self.note_held_reply(ix, &ticket, reply);
+            held::note_held_reply(&mut self.core.cx, &mut self.peers, ix, &ticket, reply);
             return self.deliver(ticket, Outcome::Lost(lost));
         }
         let resp3 = match self.peers.get(ticket.conn) {
@@ -330,7 +145,7 @@ impl Proxy {
         let mut reply = Vec::new();
         encode::null_array(&mut reply, resp3);
         let reply = &reply[..];
-        self.note_held_reply(ix, &ticket, reply);
+        held::note_held_reply(&mut self.core.cx, &mut self.peers, ix, &ticket, reply);
         self.deliver(ticket, Outcome::Reply(reply));
     }
 
@@ -344,31 +159,32 @@ impl Proxy {
         declined: &Declined,
     ) -> Result<Stray, String> {
         let core = &mut self.core;
-        let link = &core.engine.links[ix];
+        let link = &core.cx.engine.links[ix];
         let (profile, shard, used_by) = (link.profile, link.shard, link.used_by);
         let (request, aim) = core.request_again((ix, 0), owed);
         let aim = match declined {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
-        let overtaken = ticket.owner == Owner::Client && core.is_overtaken(&ticket, aim, declined.behind());
-        core.engine.links[ix].pop();
+        let overtaken =
+            ticket.owner == Owner::Client && core.cx.is_overtaken(&ticket, aim, declined.behind());
+        core.cx.engine.links[ix].pop();
         let mut watches = false;
         match used_by {
-            Use::Retired | Use::Draining => self.lift_barrier(ticket),
+            Use::Retired | Use::Draining => retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket),
             Use::Held if ticket.owner == Owner::Task(TaskKind::Fan) => {
-                self.park_part(ticket.conn, ticket.part)
+                self.core.fans.park_part(&mut self.core.cx, &mut self.peers, ticket.conn, ticket.part)
             }
             Use::Held => {
-                watches = self.watches_on(ix, ticket.conn);
-                self.note_held_reply(ix, &ticket, reply);
+                watches = watches_on(&self.peers, ix, ticket.conn);
+                held::note_held_reply(&mut self.core.cx, &mut self.peers, ix, &ticket, reply);
             }
             Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Standby => {}
         }
         // EXEC says that the transaction was discarded; why, a command of it was told.
         let refused = match owed {
             Some(Owed::Task(TaskId::Replay(id))) => {
-                self.core.tasks.replays.get_mut(id).and_then(|replay| replay.refused.take())
+                self.core.execs.replays.get_mut(id).and_then(|replay| replay.refused.take())
             }
             _ => None,
         };
@@ -386,14 +202,14 @@ impl Proxy {
     /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
     /// where nobody could. `reason` is what its client is told if its time is up.
     pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
-        let link = &self.core.engine.links[ix];
+        let link = &self.core.cx.engine.links[ix];
         let stray = |(number, &ticket): (usize, &Ticket)| {
             let owed = match self.peers.get(ticket.conn) {
                 Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
                     Some(session.replies.owed(ticket.place)?)
                 }
                 _ if ticket.owner == Owner::Task(TaskKind::Emulation) => None,
-                _ => Some(Owed::Task(TaskId::Replay(self.core.replay_of_part(&ticket)?))),
+                _ => Some(Owed::Task(TaskId::Replay(self.core.execs.replay_of_part(&ticket)?))),
             };
             let (request, aim) = self.core.request_again((ix, number), owed);
             let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
@@ -406,28 +222,20 @@ impl Proxy {
 
     /// Parks what waited for a connection to the node `left`, which is gone; what cannot be sent elsewhere is `lost`.
     pub(crate) fn park_unsent(&mut self, left: NodeId, unsent: Vec<(Ticket, Option<Stray>)>, lost: &Lost) {
-        let busy = if unsent.is_empty() { BTreeSet::new() } else { self.core.clients_in_flight() };
+        let busy = if unsent.is_empty() { BTreeSet::new() } else { self.core.cx.clients_in_flight() };
         for (ticket, stray) in unsent {
             // What its client has sent behind it for the same slot is declined where it is, and follows it to the node by
             // whose word it had waited here. On its way anywhere else it would be overtaken.
             let is_overtaken = |core: &mut Core, stray: &Stray| {
                 ticket.owner == Owner::Client
-                    && core.owner_of(stray.aim) != Some(left)
+                    && core.cx.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
-                    && core.is_overtaken(&ticket, stray.aim, Behind::Anything)
+                    && core.cx.is_overtaken(&ticket, stray.aim, Behind::Anything)
             };
             match stray {
                 Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
                 _ => self.deliver(ticket, Outcome::Lost(lost.clone())),
             }
-        }
-    }
-
-    /// Whether the client that holds the connection `ix` watches keys there.
-    fn watches_on(&self, ix: LinkIx, conn: ConnId) -> bool {
-        match self.peers.get(conn) {
-            Some(Peer::Client(session)) => session.wait.on != Some(ix),
-            _ => false,
         }
     }
 
@@ -446,16 +254,16 @@ impl Proxy {
             Declined::Later | Declined::NoPrimary => (None, false),
         };
         let Some(address) = address else {
-            stray.retry_at = core.engine.now + RETRY_AFTER;
+            stray.retry_at = core.cx.engine.now + RETRY_AFTER;
             return self.park(stray);
         };
         let Some(kept) = Why::NotRun.next(stray.retry.ticket.kept) else { return self.give_up(stray) };
         stray.retry.ticket.kept = kept;
-        if stray.retry.ticket.deadline <= core.engine.now {
+        if stray.retry.ticket.deadline <= core.cx.engine.now {
             // The node was slow and not silent: the request had its time there, and gets as much for each redirect.
-            stray.retry.ticket.deadline = core.engine.now + core.engine.limits.request_timeout;
+            stray.retry.ticket.deadline = core.cx.engine.now + core.cx.engine.limits.request_timeout;
         }
-        let id = core.engine.topology.node_at(address);
+        let id = core.cx.engine.topology.node_at(address);
         self.send_in_turn(stray, id, asks);
     }
 
@@ -463,32 +271,18 @@ impl Proxy {
     /// there is a newer topology.
     fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
         match id {
-            Some(id) if self.would_overtake(&stray, id) => {
-                self.park(Stray { retry_at: self.core.engine.now + RETRY_AFTER, ..stray });
+            Some(id) if would_overtake(&self.core.cx, &self.peers, &stray, id) => {
+                self.park(Stray { retry_at: self.core.cx.engine.now + RETRY_AFTER, ..stray });
             }
             Some(id) => self.send_stray(stray, id, asks),
             None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
         }
     }
 
-    /// Whether `stray`, sent to the node `id`, could get there before what its client has sent ahead of it for the same keys:
-    /// a slot that moves twice is at three nodes, and each tells of another.
-    fn would_overtake(&self, stray: &Stray, id: NodeId) -> bool {
-        let ticket = &stray.retry.ticket;
-        match self.peers.get(ticket.conn) {
-            Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
-                session.replies.front() != ticket.place
-                    && (session.hold.has(Reason::Order) && self.core.is_behind_parked(stray)
-                        || self.core.is_behind_redirected(stray, id))
-            }
-            _ => false,
-        }
-    }
-
     /// Lets a request wait. Meanwhile its client's next ones are not read.
     fn park(&mut self, stray: Stray) {
         let core = &mut self.core;
-        if core.retry_queue.bytes + stray.retry.request.len() > PARKED_BYTES_MAX {
+        if core.cx.retry_queue.bytes + stray.retry.request.len() > PARKED_BYTES_MAX {
             return self.give_up(stray);
         }
         let mut has_parked = false;
@@ -498,47 +292,48 @@ impl Proxy {
             has_parked = session.hold.has(Reason::Order);
             session.hold.add(Reason::Order);
         }
-        core.retry_queue.bytes += stray.retry.request.len();
-        core.retry_queue.due_at =
-            core.retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
-        core.retry_queue.add(stray, has_parked);
-        core.recount_parked();
+        core.cx.retry_queue.bytes += stray.retry.request.len();
+        core.cx.retry_queue.due_at =
+            core.cx.retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
+        core.cx.retry_queue.add(stray, has_parked);
+        core.cx.recount_parked();
     }
 
     /// Sends again what is due, or all if there is a new topology; whose time is up is told so. Of topics (`homes.rs`) what is due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
-        let now = self.core.engine.now;
-        let strays = std::mem::take(&mut self.core.retry_queue.strays);
-        (self.core.retry_queue.bytes, self.core.retry_queue.due_at) = (0, Instant::NEVER);
+        let now = self.core.cx.engine.now;
+        let strays = std::mem::take(&mut self.core.cx.retry_queue.strays);
+        (self.core.cx.retry_queue.bytes, self.core.cx.retry_queue.due_at) = (0, Instant::NEVER);
         for stray in strays {
             if !all && stray.retry_at > now && stray.retry.ticket.deadline > now {
-                let retry_queue = &mut self.core.retry_queue;
+                let retry_queue = &mut self.core.cx.retry_queue;
                 retry_queue.bytes += stray.retry.request.len();
                 retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
                 retry_queue.strays.push_back(stray);
                 continue;
             }
             if stray.retry.ticket.is_of_client() {
-                self.lift_barrier(stray.retry.ticket);
+                retire::lift_barrier(&mut self.core.cx, &mut self.peers, stray.retry.ticket);
             }
             if stray.retry.ticket.deadline <= now {
                 self.give_up(stray);
                 continue;
             }
-            let id = self.core.owner_of(stray.aim);
+            let id = self.core.cx.owner_of(stray.aim);
             self.send_in_turn(stray, id, false);
         }
-        let topics_due_at = self.retry_topics();
-        self.core.retry_queue.due_at = self.core.retry_queue.due_at.min(topics_due_at);
-        self.core.recount_parked();
+        let topics_due_at = self.core.subscriptions.retry_topics(&mut self.core.cx, &mut self.peers);
+        self.core.cx.retry_queue.due_at = self.core.cx.retry_queue.due_at.min(topics_due_at);
+        self.core.cx.recount_parked();
     }
 
     /// Tells whoever waits for it that it was not carried out.
     fn give_up(&mut self, stray: Stray) {
         let core = &self.core;
-        let shard = core.shard_of(stray.aim);
-        let lost = core.engine.not_sent(shard, &stray.reason);
-        self.core.stats.counters.timeouts += u64::from(stray.retry.ticket.deadline <= self.core.engine.now);
+        let shard = core.cx.shard_of(stray.aim);
+        let lost = core.cx.engine.not_sent(shard, &stray.reason);
+        self.core.cx.stats.counters.timeouts +=
+            u64::from(stray.retry.ticket.deadline <= self.core.cx.engine.now);
         self.deliver(stray.retry.ticket, Outcome::Lost(lost));
     }
 
@@ -548,7 +343,7 @@ impl Proxy {
         if let Err(lost) = self.try_to_send(&stray, id, asks) {
             self.deliver(ticket, Outcome::Lost(lost));
         }
-        self.core.engine.pool.give(stray.retry.request);
+        self.core.cx.engine.pool.give(stray.retry.request);
     }
 
     fn try_to_send(&mut self, stray: &Stray, id: NodeId, asks: bool) -> Result<(), Lost> {
@@ -562,10 +357,10 @@ impl Proxy {
         };
         let owed = match &session {
             Some(session) => session.replies.owed(ticket.place),
-            None => core.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
+            None => core.execs.replay_of_part(&ticket).map(TaskId::Replay).map(Owed::Task),
         };
         if let Some(session) = &mut session {
-            note_sent_elsewhere(session, core.shard_of_node(id), ticket.place);
+            note_sent_elsewhere(session, core.cx.shard_of_node(id), ticket.place);
         }
         let node = match (stray.used_by, session) {
             (Use::Held, Some(session)) => {
@@ -573,57 +368,72 @@ impl Proxy {
                 let may_hold =
                     session.phase == Phase::Open || stray.watches && session.phase == Phase::Ending;
                 if !may_hold {
-                    return Err(core.engine.not_sent(core.shard_of_node(id), &stray.reason));
+                    return Err(core.cx.engine.not_sent(core.cx.shard_of_node(id), &stray.reason));
                 }
                 if stray.watches && session.features.watch == Watch::Lost {
                     // EXEC will fail whatever becomes of these keys.
                     self.deliver(ticket, Outcome::Reply(b"+OK\r\n"));
                     return Ok(());
                 }
-                return core.hold_again(
+                return core.fans.hold_again(
+                    &mut core.cx,
                     session,
                     (stray.aim, id),
                     stray.watches,
                     asks,
-                    &stray.retry.request,
-                    ticket,
+                    (&stray.retry.request, ticket),
                 );
             }
             (Use::Pinned, Some(session)) => match session.pinning {
                 Pinning::Ready(pin) | Pinning::Busy(pin) => {
-                    core.pinned_to(pin, profile, id, Some(ticket.place))?
+                    core.cx.pinned_to(pin, profile, id, Some(ticket.place))?
                 }
-                _ => core.link_in(profile, id)?,
+                _ => core.cx.link_in(profile, id)?,
             },
-            _ => core.link_in(profile, id)?,
+            _ => core.cx.link_in(profile, id)?,
         };
-        core.admit_on(node)?;
+        core.cx.admit_on(node)?;
         match owed {
             Some(Owed::Task(TaskId::Replay(replay))) => {
-                core.send_replay(node, replay, asks, ticket);
+                core.execs.send_replay(&mut core.cx, node, replay, asks, ticket);
                 return Ok(());
             }
-            Some(Owed::Task(TaskId::Repeat(repeat))) => core.bring_along_again(node, repeat),
+            Some(Owed::Task(TaskId::Repeat(repeat))) => {
+                core.repeats.bring_along_again(&mut core.cx, node, repeat)
+            }
             Some(Owed::Task(TaskId::Merge(merge))) if stray.used_by == Use::Pinned => {
-                core.take_whole(ticket.conn, merge)
+                core.cx.take_whole(ticket.conn, merge)
             }
             _ => {}
         }
-        core.enqueue_again(node, asks, &stray.retry.request, ticket);
+        core.cx.enqueue_again(node, asks, &stray.retry.request, ticket);
         Ok(())
     }
 }
 
-impl Core {
-    /// The client that waits for a request that was declined, if it is one's.
-    fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
-        match ticket.owner {
-            Owner::Client => Some(ticket.conn),
-            Owner::Task(TaskKind::Fan) => self.client_of_parked(ticket.conn, ticket.part),
-            _ => None,
-        }
+/// Whether the client that holds the connection `ix` watches keys there.
+fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
+    match peers.get(conn) {
+        Some(Peer::Client(session)) => session.wait.on != Some(ix),
+        _ => false,
     }
+}
 
+/// Whether `stray`, sent to the node `id`, could get there before what its client has sent ahead of it for the same keys:
+/// a slot that moves twice is at three nodes, and each tells of another.
+fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
+    let ticket = &stray.retry.ticket;
+    match peers.get(ticket.conn) {
+        Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
+            session.replies.front() != ticket.place
+                && (session.hold.has(Reason::Order) && cx.is_behind_parked(stray)
+                    || cx.is_behind_redirected(stray, id))
+        }
+        _ => false,
+    }
+}
+
+impl Context {
     /// What `reply`, which came over connection `ix`, says, if it says that nothing was carried out.
     pub(crate) fn declined_by(&self, ix: LinkIx, reply: &[u8]) -> Option<Declined> {
         if !self.engine.keeps.is_kept() {
@@ -643,23 +453,6 @@ impl Core {
             Declined::Ask { address, .. } => self.wish(Some(address.clone())),
             Declined::Later | Declined::NoPrimary => self.wish(None),
         }
-    }
-
-    /// The bytes of the request that is `number` behind the front of the connection `ix`, for which this is `owed`, if
-    /// they are kept, and whose keys it is about.
-    fn request_again(&self, (ix, number): (LinkIx, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
-        let link = &self.engine.links[ix];
-        let shard = link.shard;
-        if let Some(Owed::Task(TaskId::Replay(id))) = owed {
-            // The whole transaction is kept elsewhere.
-            return (
-                Some(Vec::new()),
-                self.tasks.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim),
-            );
-        }
-        let request = link.kept_request(number);
-        let aim = request.as_ref().map_or(Aim::Shard(shard), |request| self.aim_of(request, shard));
-        (request, aim)
     }
 
     /// Clients for whom something is in flight, or waits to be sent, on any connection.
@@ -718,15 +511,6 @@ impl Core {
         })
     }
 
-    /// The requests on their way to `link` that were redirected there, and of which the topology knows nothing.
-    pub(crate) fn off_the_map<'b>(&'b self, link: &'b Link) -> impl Iterator<Item = &'b Ticket> {
-        let is_elsewhere = |aim| self.owner_of(aim) != Some(link.node);
-        let redirected = link.redirected();
-        redirected
-            .filter(move |(number, _)| self.aim_of_kept(link, *number).is_none_or(is_elsewhere))
-            .map(|(_, ticket)| ticket)
-    }
-
     /// Whose keys the request is about that is `number` behind the front of `link`; `None` if nobody knows.
     fn aim_of_kept(&self, link: &Link, number: usize) -> Option<Aim> {
         link.kept_request(number).map(|request| self.aim_of(&request, link.shard))
@@ -745,7 +529,7 @@ impl Core {
     /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
     /// side by side any more.
     pub(crate) fn take_whole(&mut self, conn: ConnId, id: Id) {
-        match self.tasks.merges.get_mut(id) {
+        match self.merges.get_mut(id) {
             Some(merge) if merge.is_relayed() => merge.take_whole(),
             _ => return,
         }
@@ -807,6 +591,43 @@ impl Core {
     fn recount_parked(&mut self) {
         let bytes = self.retry_queue.bytes;
         self.engine.memory.recount(&mut self.retry_queue.counted_bytes, bytes);
+    }
+}
+
+impl Core {
+    /// The client that waits for a request that was declined, if it is one's.
+    fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
+        match ticket.owner {
+            Owner::Client => Some(ticket.conn),
+            Owner::Task(TaskKind::Fan) => self.fans.client_of_parked(ticket.conn, ticket.part),
+            _ => None,
+        }
+    }
+
+    /// The bytes of the request that is `number` behind the front of the connection `ix`, for which this is `owed`, if
+    /// they are kept, and whose keys it is about.
+    fn request_again(&self, (ix, number): (LinkIx, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
+        let link = &self.cx.engine.links[ix];
+        let shard = link.shard;
+        if let Some(Owed::Task(TaskId::Replay(id))) = owed {
+            // The whole transaction is kept elsewhere.
+            return (
+                Some(Vec::new()),
+                self.execs.replays.get(id).map_or(Aim::Shard(shard), |replay| replay.aim),
+            );
+        }
+        let request = link.kept_request(number);
+        let aim = request.as_ref().map_or(Aim::Shard(shard), |request| self.cx.aim_of(request, shard));
+        (request, aim)
+    }
+
+    /// The requests on their way to `link` that were redirected there, and of which the topology knows nothing.
+    pub(crate) fn off_the_map<'b>(&'b self, link: &'b Link) -> impl Iterator<Item = &'b Ticket> {
+        let is_elsewhere = |aim| self.cx.owner_of(aim) != Some(link.node);
+        let redirected = link.redirected();
+        redirected
+            .filter(move |(number, _)| self.cx.aim_of_kept(link, *number).is_none_or(is_elsewhere))
+            .map(|(_, ticket)| ticket)
     }
 }
 

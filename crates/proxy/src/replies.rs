@@ -1,21 +1,29 @@
 //! From a node's bytes to what waits for clients: the way up.
 
-pub(crate) mod cork;
+pub(crate) mod held;
 pub(crate) mod merge;
 pub(crate) mod relay;
 pub(crate) mod reports;
 mod tasks;
 
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
+use crate::held::acknowledged;
+use crate::held::fan;
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::inspection::is_inspected;
+use crate::link::retire;
 use crate::link::retire::is_abandoned;
+use crate::link::suspect;
 use crate::link::{LinkIx, Reported, Use};
-use crate::proxy::{Peer, Proxy};
+use crate::login::passing;
+use crate::outcome::{Effect, Fault, Outcome, TaskEnd, unasked_push};
+use crate::peers::Peer;
+use crate::proxy::Proxy;
+use crate::reading::replicas;
 use crate::replies::relay::Garbled;
 use crate::replies::tasks::Made;
 use crate::session::Reason;
@@ -25,12 +33,6 @@ use command::Number;
 use resp::reply::plain_len;
 use stdx::Instant;
 use topology::ShardId;
-
-/// What came of a request: the reply's bytes, or why there are none.
-pub(crate) enum Outcome<'a> {
-    Reply(&'a [u8]),
-    Lost(Lost),
-}
 
 /// The receiver of a reply: the part of a [`Ticket`] that delivery needs. To copy the whole ticket, which was written in
 /// pieces, stalled store forwarding in the processor: 3 % of a GET.
@@ -61,62 +63,51 @@ enum Next {
     CloseIfFinished,
 }
 
-/// Why a connection to a node is given up.
-#[derive(Debug)]
-pub(crate) enum Fault {
-    /// It ended, or never began.
-    Gone(String),
-    /// Its node is none that can be meant.
-    Refused(String),
-    /// It said what is no reply, or what nobody asked for.
-    Garbled(String),
-}
-
 impl Proxy {
     /// Reads the replies in `bytes`, which came from `ix`.
     pub(crate) fn handle_replies(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("handle_replies");
         let core = &mut self.core;
-        core.stats.counters.node_bytes_in += bytes.len() as u64;
-        let link = &mut core.engine.links[ix];
-        link.handle_progress(core.engine.now);
+        core.cx.stats.counters.node_bytes_in += bytes.len() as u64;
+        let link = &mut core.cx.engine.links[ix];
+        link.handle_progress(core.cx.engine.now);
         match link.used_by {
             Use::Pinned if link.is_ready() => self.handle_pinned_bytes(ix, bytes),
             Use::Subscription if link.is_ready() => self.handle_subscription_bytes(ix, bytes),
             _ if link.incoming.passes_over => self.pass_over(ix, bytes),
             _ => self.handle_shared_bytes(ix, bytes),
         }
-        self.reuse_retired(ix);
-        self.core.engine.recount_link(ix);
+        retire::reuse_retired(&mut self.core.cx, &mut self.peers, ix);
+        self.core.cx.engine.recount_link(ix);
     }
 
     /// Reads what comes for all clients.
     fn handle_shared_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
-        let link = &mut self.core.engine.links[ix];
+        let link = &mut self.core.cx.engine.links[ix];
         match link.take_input(bytes) {
             None => {
                 let Ok(consumed) = self.read_replies(ix, bytes) else { return };
                 let core = &mut self.core;
-                core.engine.links[ix].keep_input(&bytes[consumed..], &mut core.engine.pool);
+                core.cx.engine.links[ix].keep_input(&bytes[consumed..], &mut core.cx.engine.pool);
             }
             Some(input) => {
                 let Ok(consumed) = self.read_replies(ix, &input) else { return };
                 let core = &mut self.core;
-                core.engine.links[ix].restore_input(input, consumed, &mut core.engine.pool);
+                core.cx.engine.links[ix].restore_input(input, consumed, &mut core.cx.engine.pool);
             }
         }
         let core = &mut self.core;
-        if core.engine.links[ix].is_serial() {
-            core.engine.list_link(ix);
+        if core.cx.engine.links[ix].is_serial() {
+            core.cx.engine.list_link(ix);
         }
-        let link = &mut core.engine.links[ix];
-        link.forget_answered(&mut core.engine.pool);
+        let link = &mut core.cx.engine.links[ix];
+        link.forget_answered(&mut core.cx.engine.pool);
         // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
-        let is_large = link.bytes_announced() > core.engine.limits.large_bytes && link.is_ready();
+        let is_large = link.bytes_announced() > core.cx.engine.limits.large_bytes && link.is_ready();
         if is_large && !link.incoming.holds_reply {
             self.avoid_large_reply(ix);
         } else if is_large {
-            self.unclog(ix);
+            retire::unclog(&mut self.core.cx, &mut self.peers, ix);
         }
         self.check_reply_size(ix);
     }
@@ -127,7 +118,7 @@ impl Proxy {
     fn avoid_large_reply(&mut self, ix: LinkIx) {
         walk::enter("avoid_large_reply");
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         if link.is_pushed_to() {
             return self.fail_link(ix, unasked_push());
         }
@@ -138,33 +129,37 @@ impl Proxy {
         match (ticket.owner, self.peers.get(ticket.conn)) {
             (Owner::Client, Some(Peer::Client(_))) if is_its_own => {}
             (Owner::Client, Some(Peer::Client(session))) if session.replies.owed(ticket.place).is_some() => {
-                if let Some(refetches) = core.refetches(session, ix) {
-                    return self.refetch(ix, refetches);
+                if let Some(refetches) = core.cx.refetches(session, ix) {
+                    return retire::refetch(&mut self.core.cx, &mut self.peers, ix, refetches);
                 }
             }
             // Also for an answer that has failed.
             (Owner::Client | Owner::Late | Owner::Nobody, _) => {
                 link.tickets_mut().take(1).for_each(Ticket::discard);
-                link.pass_over(&mut core.engine.pool);
+                link.pass_over(&mut core.cx.engine.pool);
             }
             (Owner::Task(TaskKind::Emulation), _)
-                if !core.may_gather(ticket.conn, core.engine.links[ix].bytes_announced()) =>
+                if !core.emulations.may_gather(
+                    &core.cx,
+                    ticket.conn,
+                    core.cx.engine.links[ix].bytes_announced(),
+                ) =>
             {
                 self.pass_over_answer(ix, ticket);
             }
             (_, _) => {}
         }
-        self.unclog(ix);
+        retire::unclog(&mut self.core.cx, &mut self.peers, ix);
     }
 
     /// What comes is more than a command over several shards may gather.
     fn pass_over_answer(&mut self, ix: LinkIx, ticket: Ticket) {
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         // Its answer is that it is too large: the reply has no holder any more.
         link.tickets_mut().take(1).for_each(Ticket::discard);
-        link.pass_over(&mut core.engine.pool);
-        self.refuse_answer(ticket.conn, ticket.part);
+        link.pass_over(&mut core.cx.engine.pool);
+        self.core.emulations.refuse_answer(&mut self.core.cx, &mut self.peers, ticket.conn, ticket.part);
     }
 
     /// Tells who waits for what could not be sent.
@@ -177,23 +172,23 @@ impl Proxy {
     /// Drops what belongs to a large reply that nobody waits for here.
     fn pass_over(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         let input = link.take_input(bytes);
-        match link.pass(input.as_deref().unwrap_or(bytes), &core.engine.limits) {
+        match link.pass(input.as_deref().unwrap_or(bytes), &core.cx.engine.limits) {
             Ok(passed) => {
                 match input {
-                    None => link.keep_input(&bytes[passed.len..], &mut core.engine.pool),
-                    Some(input) => link.restore_input(input, passed.len, &mut core.engine.pool),
+                    None => link.keep_input(&bytes[passed.len..], &mut core.cx.engine.pool),
+                    Some(input) => link.restore_input(input, passed.len, &mut core.cx.engine.pool),
                 }
                 link.incoming.passed_over_bytes += passed.len;
                 if !passed.complete {
-                    return self.unclog(ix);
+                    return retire::unclog(&mut self.core.cx, &mut self.peers, ix);
                 }
                 link.incoming.passes_over = false;
                 let (ticket, used_by) = (link.front().copied(), link.used_by);
                 link.pop();
                 if let Some(ticket) = ticket.filter(|_| used_by.has_barriers()) {
-                    self.lift_barrier(ticket);
+                    retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
                 }
                 self.handle_shared_bytes(ix, &[]);
             }
@@ -203,10 +198,10 @@ impl Proxy {
 
     /// Reads what was held back on a pinned connection, or came with the reply before it, and is not passed on while it comes.
     pub(crate) fn read_held_back(&mut self, ix: LinkIx) {
-        let link = &self.core.engine.links[ix];
+        let link = &self.core.cx.engine.links[ix];
         let Some(ticket) = link.front() else { return };
         let is_relayed = match self.peers.get(ticket.conn) {
-            Some(Peer::Client(session)) => self.core.is_relayed(session, ticket),
+            Some(Peer::Client(session)) => self.core.cx.is_relayed(session, ticket),
             _ => true,
         };
         match () {
@@ -214,33 +209,33 @@ impl Proxy {
             () if link.begins_with_error() || !is_relayed => self.handle_shared_bytes(ix, &[]),
             () => return,
         }
-        self.core.engine.recount_link(ix);
+        self.core.cx.engine.recount_link(ix);
         // The pin of its client may have ended: nobody else would read on.
-        self.core.pace_pinned(ix);
+        self.core.cx.pace_pinned(ix);
     }
 
     /// Takes what comes for one client, who gets it as he takes it.
     fn handle_pinned_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("handle_pinned_bytes");
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         let Some(&ticket) = link.front() else {
             return self.fail_link(ix, Fault::Garbled("unexpected reply".to_owned()));
         };
         if ticket.owner == Owner::Nobody {
             return match is_abandoned(link) {
                 // It was others', when they shared this connection.
-                true => core.pins.doomed.push(ix),
+                true => core.cx.pins.doomed.push(ix),
                 false => self.skip_answer(ix, bytes),
             };
         }
         let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) else { return };
-        if core.is_relayed(session, &ticket) {
-            let link = &mut core.engine.links[ix];
-            link.extend_input(bytes, &mut core.engine.pool);
+        if core.cx.is_relayed(session, &ticket) {
+            let link = &mut core.cx.engine.links[ix];
+            link.extend_input(bytes, &mut core.cx.engine.pool);
             match core.waits_for_others(session, ix) {
                 Ok(true) => {}
-                Ok(false) => core.pins.to_relay.push(ticket.conn),
+                Ok(false) => core.cx.pins.to_relay.push(ticket.conn),
                 Err(Garbled { link, fault }) => self.fail_link(link, fault),
             }
         } else {
@@ -252,17 +247,17 @@ impl Proxy {
     fn skip_answer(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("skip_answer");
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
-        link.extend_input(bytes, &mut core.engine.pool);
+        let link = &mut core.cx.engine.links[ix];
+        link.extend_input(bytes, &mut core.cx.engine.pool);
         let input = link.lend_input();
-        match link.next_reply(&input, &core.engine.limits) {
+        match link.next_reply(&input, &core.cx.engine.limits) {
             Ok(None) => {
                 // The client takes no part of it, so nothing else would let the rest in.
                 link.incoming.starved = true;
-                link.restore_input(input, 0, &mut core.engine.pool);
+                link.restore_input(input, 0, &mut core.cx.engine.pool);
             }
             Ok(Some(len)) => {
-                link.restore_input(input, len, &mut core.engine.pool);
+                link.restore_input(input, len, &mut core.cx.engine.pool);
                 link.pop();
                 if link.input_len() > 0 {
                     self.handle_pinned_bytes(ix, &[]);
@@ -278,7 +273,7 @@ impl Proxy {
         let mut at = 0;
         loop {
             let core = &mut self.core;
-            match core.engine.links[ix].next_reply(&bytes[at..], &core.engine.limits) {
+            match core.cx.engine.links[ix].next_reply(&bytes[at..], &core.cx.engine.limits) {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
                     let (reply, rest) = bytes[at..].split_at(len);
@@ -301,7 +296,7 @@ impl Proxy {
     /// Gives up a node whose unfinished reply exceeds what we hold.
     pub(crate) fn check_reply_size(&mut self, ix: LinkIx) {
         let core = &self.core;
-        if core.engine.links[ix].input_len() > core.engine.limits.reply_bytes_max {
+        if core.cx.engine.links[ix].input_len() > core.cx.engine.limits.reply_bytes_max {
             self.fail_link(ix, Fault::Garbled("reply larger than the limit".to_owned()));
         }
     }
@@ -310,14 +305,14 @@ impl Proxy {
     /// much of the `rest` behind it was handed out as well.
     #[inline(always)]
     fn handle_reply(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let link = &mut self.core.engine.links[ix];
+        let link = &mut self.core.cx.engine.links[ix];
         if !link.is_ready() {
             return self.handle_probe_reply(ix, reply).map(|()| 0);
         }
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
-        if resp::reply::is_error(reply) && self.core.engine.keeps.is_kept() && self.redirect(ix, reply) {
+        if resp::reply::is_error(reply) && self.core.cx.engine.keeps.is_kept() && self.redirect(ix, reply) {
             return Ok(0);
         }
         self.hand_out(ix, reply, rest)
@@ -325,7 +320,7 @@ impl Proxy {
 
     #[inline(always)]
     fn hand_out(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let link = &mut self.core.engine.links[ix];
+        let link = &mut self.core.cx.engine.links[ix];
         let Some(ticket) = link.front() else {
             return Err(Fault::Garbled("unexpected reply".to_owned()));
         };
@@ -344,25 +339,29 @@ impl Proxy {
     /// Apart from the usual ones, which it would make dearer.
     #[inline(never)]
     fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
-        let used_by = self.core.engine.links[ix].used_by;
+        let used_by = self.core.cx.engine.links[ix].used_by;
         match used_by {
             Use::Shared | Use::Pinned | Use::Subscription | Use::Standby => {}
-            Use::Retired | Use::Draining => self.lift_barrier(ticket),
-            Use::Held => self.note_held_reply(ix, &ticket, reply),
-            Use::Replica if self.handle_turned_away(ix, &ticket, reply) => return,
+            Use::Retired | Use::Draining => retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket),
+            Use::Held => crate::held::note_held_reply(&mut self.core.cx, &mut self.peers, ix, &ticket, reply),
+            Use::Replica if self.core.readers.handle_turned_away(&mut self.core.cx, ix, &ticket, reply) => {
+                return;
+            }
             Use::Replica => {}
         }
         if ticket.owner == Owner::Queued && resp::reply::is_error(reply) {
-            self.core.note_refused_command(ticket.conn, reply);
+            self.core.execs.note_refused_command(ticket.conn, reply);
         }
         match ticket.owner {
             Owner::Client => self.deliver_reply(Recipient::of(&ticket), reply),
             Owner::Queued if ticket.part > 0 => {
-                self.core.engine.links[ix].put_back(Ticket { part: ticket.part - 1, ..ticket });
+                self.core.cx.engine.links[ix].put_back(Ticket { part: ticket.part - 1, ..ticket });
             }
             Owner::Task(TaskKind::Name) => self.note_name(ix, reply),
-            Owner::Task(TaskKind::Waitaof) => self.core.note_waitaof(ix, reply),
-            Owner::Task(TaskKind::Mark) => self.core.note_mark(ix, ticket.conn, reply),
+            Owner::Task(TaskKind::Waitaof) => acknowledged::note_waitaof(&mut self.core.cx, ix, reply),
+            Owner::Task(TaskKind::Mark) => {
+                self.core.fans.note_mark(&mut self.core.cx, ix, ticket.conn, reply)
+            }
             _ => self.deliver(ticket, Outcome::Reply(reply)),
         }
     }
@@ -371,38 +370,41 @@ impl Proxy {
     #[cold]
     fn handle_probe_reply(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
-        core.note_inspected(ix, reply);
-        let link = &mut core.engine.links[ix];
+        core.cx.note_inspected(ix, reply);
+        let link = &mut core.cx.engine.links[ix];
         let (shard, profile, was_inspected) = (link.shard, link.profile, is_inspected(link));
-        match link.handle_probe_reply(reply, core.engine.now) {
+        match link.handle_probe_reply(reply, core.cx.engine.now) {
             Ok(false) => {
                 // It may be asked something more.
-                core.engine.list_link(ix);
+                core.cx.engine.list_link(ix);
                 return Ok(());
             }
-            Ok(true) => core.profiles.note_taken(profile, shard),
+            Ok(true) => core.cx.profiles.note_taken(profile, shard),
             Err(reason) => {
-                core.note_refused(profile, shard, &reason);
+                core.cx.note_refused(profile, shard, &reason);
                 return Err(if was_inspected { Fault::Refused(reason) } else { Fault::Gone(reason) });
             }
         }
-        self.note_default_user(ix, reply);
+        passing::note_default_user(&mut self.core.cx, &mut self.peers, ix, reply);
         let core = &mut self.core;
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         let (shard, used_by) = (link.shard, link.used_by);
         let reported = std::mem::take(&mut link.attempts.reported);
-        core.stats.counters.nodes_up += u64::from(link.stands_for_node());
+        core.cx.stats.counters.nodes_up += u64::from(link.stands_for_node());
         if reported != Reported::Nothing {
-            let shard = core.engine.shard_name(shard).to_owned();
-            core.notice(Notice::NodeUp { shard });
+            let shard = core.cx.engine.shard_name(shard).to_owned();
+            core.cx.notice(Notice::NodeUp { shard });
         }
         // What has waited is late at its own time.
-        core.engine.check_at = core.engine.check_at.min(core.engine.links[ix].deadline(&core.engine.limits));
-        core.engine.list_link(ix);
+        core.cx.engine.check_at =
+            core.cx.engine.check_at.min(core.cx.engine.links[ix].deadline(&core.cx.engine.limits));
+        core.cx.engine.list_link(ix);
         match used_by {
             Use::Subscription => self.handle_source(shard, ix),
-            Use::Replica => core.readers.hurry(shard, core.engine.now),
-            _ if core.engine.links[ix].stands_for_node() => core.note_node_answer(shard),
+            Use::Replica => core.readers.hurry(shard, core.cx.engine.now),
+            _ if core.cx.engine.links[ix].stands_for_node() => {
+                replicas::note_node_answer(&mut core.cx, shard)
+            }
             _ => {}
         }
         Ok(())
@@ -420,27 +422,32 @@ impl Proxy {
             return 0;
         }
         let core = &mut self.core;
-        if !session.replies.settle_as_it_is(first.place, reply, &mut core.engine.pool) {
+        if !session.replies.settle_as_it_is(first.place, reply, &mut core.cx.engine.pool) {
             self.deliver_in_part(first, Outcome::Reply(reply));
             return 0;
         }
         loop {
-            core.stats.tally.count_reply(recipient.command, recipient.queued_us, core.engine.now_us, reply);
-            let link = &mut core.engine.links[ix];
+            core.cx.stats.tally.count_reply(
+                recipient.command,
+                recipient.queued_us,
+                core.cx.engine.now_us,
+                reply,
+            );
+            let link = &mut core.cx.engine.links[ix];
             let Some(ticket) = link.front() else { break };
             if ticket.conn != first.conn || ticket.owner != Owner::Client {
                 break;
             }
-            let Some(len) = plain_len(&rest[used..], &core.engine.limits.reply) else { break };
+            let Some(len) = plain_len(&rest[used..], &core.cx.engine.limits.reply) else { break };
             let next = &rest[used..used + len];
-            if !session.replies.settle_as_it_is(ticket.place, next, &mut core.engine.pool) {
+            if !session.replies.settle_as_it_is(ticket.place, next, &mut core.cx.engine.pool) {
                 break;
             }
             (recipient, reply) = (Recipient::of(ticket), next);
             link.pop();
             used += len;
         }
-        let next = core.after_settling(session, reply.len());
+        let next = core.cx.after_settling(session, reply.len());
         self.go_on(first.conn, next);
         used
     }
@@ -450,10 +457,10 @@ impl Proxy {
         // A client that is gone left its tickets behind; its id names nobody else.
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         if session.pinning != Pinning::No {
-            self.core.pins.to_relay.push(recipient.conn);
+            self.core.cx.pins.to_relay.push(recipient.conn);
         }
         if session.replies.owed(recipient.place) == Some(Owed::Node) {
-            let next = self.core.settle_recipient(session, recipient, reply);
+            let next = self.core.cx.settle_recipient(session, recipient, reply);
             self.go_on(recipient.conn, next);
         } else {
             self.deliver_in_part(recipient, Outcome::Reply(reply));
@@ -463,30 +470,46 @@ impl Proxy {
     /// The client's place is filled with its reply.
     fn settle(&mut self, recipient: Recipient, reply: &[u8]) {
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
-        let next = self.core.settle_recipient(session, recipient, reply);
+        let next = self.core.cx.settle_recipient(session, recipient, reply);
         self.go_on(recipient.conn, next);
     }
 
-    /// A task at `place` of the client `conn` has its reply: nothing that the client sent behind it was carried out meanwhile.
-    /// `command` and `asked_us` say what was asked, and when.
-    pub(crate) fn end_task(
-        &mut self,
-        (conn, place): (ConnId, u32),
-        (command, asked_us): (Number, u32),
-        reply: &[u8],
-    ) {
-        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let core = &mut self.core;
-        core.stats.tally.count_reply(command, asked_us, core.engine.now_us, reply);
-        core.stats.counters.errors += u64::from(resp::reply::is_error(reply));
-        session.hold.remove(Reason::Order);
-        core.engine.todo.clients_to_resume.push(conn);
-        if core.settle(session, place, reply) {
-            core.note_closed(session, CloseReason::OutputLimit);
-            self.close_client(conn);
-        } else {
-            self.close_if_finished(conn);
+    /// Does what features have left to be done about others.
+    #[cold]
+    pub(crate) fn carry_out_effects(&mut self) {
+        while let Some(effect) = self.core.cx.effects.pop_front() {
+            match effect {
+                Effect::Close(conn) => self.close_client(conn),
+                Effect::Fail(ix, fault) => self.fail_link(ix, fault),
+                Effect::Lose(ticket, lost) => self.deliver(ticket, Outcome::Lost(lost)),
+                Effect::End(end) => self.end_task(end),
+                Effect::HearOfChanges(id, shards) => {
+                    if self.core.invalidations.hear_of_changes(&mut self.core.cx, shards) {
+                        self.core.emulations.waits.woken.push_back(id);
+                    }
+                }
+                Effect::RelieveOfSubscribers => self.relieve_of_subscribers(),
+            }
         }
+    }
+
+    /// A task of a client has its reply.
+    fn end_task(&mut self, end: TaskEnd) {
+        let TaskEnd { conn, place, command, asked_us, reply } = end;
+        let core = &mut self.core;
+        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+            core.cx.stats.tally.count_reply(command, asked_us, core.cx.engine.now_us, &reply);
+            core.cx.stats.counters.errors += u64::from(resp::reply::is_error(&reply));
+            session.hold.remove(Reason::Order);
+            core.cx.engine.todo.clients_to_resume.push(conn);
+            if core.cx.settle(session, place, &reply) {
+                core.cx.note_closed(session, CloseReason::OutputLimit);
+                self.close_client(conn);
+            } else {
+                self.close_if_finished(conn);
+            }
+        }
+        self.core.cx.engine.pool.give(reply);
     }
 
     /// Does what is next for a client that has got a reply.
@@ -503,7 +526,7 @@ impl Proxy {
     #[cold]
     fn close_overfull(&mut self, conn: ConnId) {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            self.core.note_closed(session, CloseReason::OutputLimit);
+            self.core.cx.note_closed(session, CloseReason::OutputLimit);
         }
         self.close_client(conn);
     }
@@ -518,33 +541,56 @@ impl Proxy {
             Owner::Task(TaskKind::Learn) => {
                 let core = &mut self.core;
                 let waiting = match outcome {
-                    Outcome::Reply(reply) => {
-                        core.parsing.learner.absorb(ticket.conn, reply, core.engine.now, &core.limits)
-                    }
+                    Outcome::Reply(reply) => core.cx.parsing.learner.absorb(
+                        ticket.conn,
+                        reply,
+                        core.cx.engine.now,
+                        &core.cx.limits,
+                    ),
                     Outcome::Lost(lost) => {
                         let text = errors::of_question(lost).text();
-                        core.parsing.learner.absorb_loss(ticket.conn, text, core.engine.now)
+                        core.cx.parsing.learner.absorb_loss(ticket.conn, text, core.cx.engine.now)
                     }
                 };
                 for conn in waiting {
                     if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
                         session.hold.remove(Reason::Question);
-                        self.core.engine.todo.clients_to_resume.push(conn);
+                        self.core.cx.engine.todo.clients_to_resume.push(conn);
                     }
                 }
             }
-            Owner::Task(TaskKind::DefaultUser) => self.end_question_for_default_user(ticket.conn),
-            Owner::Task(TaskKind::Poll) => self.core.absorb_poll(ticket, &outcome),
-            Owner::Task(TaskKind::Role) => self.core.absorb_role(&ticket, &outcome),
-            Owner::Task(TaskKind::Inquiry) => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
-            Owner::Task(TaskKind::Emulation) => self.absorb_answer(ticket.conn, ticket.part, outcome),
-            Owner::Task(TaskKind::Check) => self.end_check(ticket.conn, &outcome),
-            Owner::Task(TaskKind::Fan) => self.absorb_part(ticket.conn, ticket.part, outcome),
-            Owner::Task(TaskKind::Execution) => self.absorb_result(&ticket, outcome),
-            Owner::Task(TaskKind::Unblock) => {
-                self.core.end_unblock(ticket.conn, LinkIx::from_u32(ticket.part), &outcome)
+            Owner::Task(TaskKind::DefaultUser) => {
+                passing::end_question_for_default_user(&mut self.core.cx, &mut self.peers, ticket.conn)
             }
-            Owner::Task(TaskKind::Unsubscribe) => self.handle_unsubscribed(ticket),
+            Owner::Task(TaskKind::Poll) => self.core.readers.absorb_poll(&mut self.core.cx, ticket, &outcome),
+            Owner::Task(TaskKind::Role) => self.core.cx.absorb_role(&ticket, &outcome),
+            Owner::Task(TaskKind::Inquiry) => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
+            Owner::Task(TaskKind::Emulation) => self.core.emulations.absorb_answer(
+                &mut self.core.cx,
+                &mut self.peers,
+                ticket.conn,
+                ticket.part,
+                outcome,
+            ),
+            Owner::Task(TaskKind::Check) => {
+                self.core.invalidations.end_check(&mut self.core.cx, &mut self.peers, ticket.conn, &outcome)
+            }
+            Owner::Task(TaskKind::Fan) => self.core.fans.absorb_part(
+                &mut self.core.cx,
+                &mut self.peers,
+                ticket.conn,
+                ticket.part,
+                outcome,
+            ),
+            Owner::Task(TaskKind::Execution) => {
+                self.core.execs.absorb_result(&mut self.core.cx, &mut self.peers, &ticket, outcome)
+            }
+            Owner::Task(TaskKind::Unblock) => {
+                fan::end_unblock(&mut self.core.cx, ticket.conn, LinkIx::from_u32(ticket.part), &outcome)
+            }
+            Owner::Task(TaskKind::Unsubscribe) => {
+                self.core.subscriptions.handle_unsubscribed(&mut self.core.cx, &mut self.peers, ticket)
+            }
             // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
             Owner::Task(TaskKind::Subscribe) | Owner::Task(TaskKind::Track) => {}
             Owner::Task(TaskKind::Probe)
@@ -560,10 +606,10 @@ impl Proxy {
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let core = &mut self.core;
         if session.pinning != Pinning::No {
-            core.pins.to_relay.push(recipient.conn);
+            core.cx.pins.to_relay.push(recipient.conn);
             if session.replies.front() == recipient.place && session.replies.is_relaying() {
                 // The client has a part of the reply already: nothing that could follow would be true.
-                core.note_closed(session, CloseReason::HalfReply);
+                core.cx.note_closed(session, CloseReason::HalfReply);
                 return self.close_client(recipient.conn);
             }
         }
@@ -575,17 +621,17 @@ impl Proxy {
         walk::enter("deliver_in_part");
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let core = &mut self.core;
-        let mut scratch = std::mem::take(&mut core.parsing.scratch.reply);
+        let mut scratch = std::mem::take(&mut core.cx.parsing.scratch.reply);
         scratch.clear();
         if let Some(Owed::Task(TaskId::Replay(replay))) = session.replies.owed(recipient.place) {
-            session.replies.expect(recipient.place, core.forget_replay(replay));
+            session.replies.expect(recipient.place, core.execs.forget_replay(&mut core.cx, replay));
         }
         let made = match (session.replies.owed(recipient.place), outcome) {
             (None, _) => Made::Nothing,
             (Some(Owed::Node), Outcome::Reply(reply)) => Made::AsItIs(reply),
-            (Some(Owed::Node), Outcome::Lost(lost)) => core.write_loss(&lost.text(), &mut scratch),
+            (Some(Owed::Node), Outcome::Lost(lost)) => core.cx.write_loss(&lost.text(), &mut scratch),
             (Some(Owed::Task(TaskId::Merge(merge))), outcome) => {
-                Made::written_if(core.absorb(merge, recipient.part, outcome, &mut scratch))
+                Made::written_if(core.cx.absorb(merge, recipient.part, outcome, &mut scratch))
             }
             (Some(Owed::Task(task)), Outcome::Reply(reply)) => {
                 core.make_of_reply(session, task, recipient, reply, &mut scratch)
@@ -602,54 +648,42 @@ impl Proxy {
         // Of a very large merged reply the memory is not kept.
         scratch.clear();
         scratch.shrink_to(SCRATCH_BYTES_KEPT);
-        self.core.parsing.scratch.reply = scratch;
+        self.core.cx.parsing.scratch.reply = scratch;
     }
 
     /// Tells a ticket's holder that its time is up.
     pub(crate) fn deliver_timeout(&mut self, ix: LinkIx, ticket: Ticket) {
-        let core = &mut self.core;
-        let of_nobody = matches!(
-            ticket.owner,
-            Owner::Late
-                | Owner::Task(TaskKind::Name)
-                | Owner::Task(TaskKind::Waitaof)
-                | Owner::Task(TaskKind::Mark)
-                | Owner::Task(TaskKind::Poll)
-                | Owner::Task(TaskKind::Role)
-                | Owner::Queued
-                | Owner::Nobody
-        );
-        core.stats.counters.timeouts += u64::from(!of_nobody);
-        let shard = core.engine.shard_name(core.engine.links[ix].shard).to_owned();
-        let after = core.engine.links[ix].waited(core.engine.now, &core.engine.limits);
-        self.deliver(ticket, Outcome::Lost(Lost::TimedOut { shard, after }));
+        let lost = self.core.cx.time_out(ix, &ticket);
+        self.deliver(ticket, Outcome::Lost(lost));
     }
 
     /// Gives a node's connection up: everybody with a ticket on it is told the truth about his request, and the next
     /// attempt is planned.
     pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
         let core = &mut self.core;
-        core.note_inspection_ended(ix, &fault);
-        if let Some(conn) = core.engine.links[ix].conn() {
-            core.engine.close(conn);
+        core.cx.note_inspection_ended(ix, &fault);
+        if let Some(conn) = core.cx.engine.links[ix].conn() {
+            core.cx.engine.close(conn);
             self.peers.remove(conn);
         }
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         let (used_by, held_by, shard) = (link.used_by, link.features.held_by, link.shard);
         let (is_node, profile) = (link.stands_for_node(), link.profile);
         let was_ready = link.is_ready();
-        core.stats.counters.nodes_up -= u64::from(is_node && was_ready);
-        core.stats.counters.node_failures += 1;
-        let rescued = core.rescue_reads(ix);
+        core.cx.stats.counters.nodes_up -= u64::from(is_node && was_ready);
+        core.cx.stats.counters.node_failures += 1;
+        let rescued = replicas::rescue_reads(&mut core.cx, ix);
         let repeats = match &fault {
-            Fault::Gone(_) if used_by == Use::Shared => self.take_reads_of_ended(ix),
+            Fault::Gone(_) if used_by == Use::Shared => {
+                suspect::take_reads_of_ended(&mut self.core.cx, &mut self.peers, ix)
+            }
             Fault::Gone(_) | Fault::Refused(_) | Fault::Garbled(_) => Vec::new(),
         };
         let core = &mut self.core;
         if used_by == Use::Replica {
-            core.readers.suspect(shard, core.engine.links[ix].node);
+            core.readers.suspect(shard, core.cx.engine.links[ix].node);
         }
-        let link = &mut core.engine.links[ix];
+        let link = &mut core.cx.engine.links[ix];
         let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
         let reason = match fault {
             Fault::Gone(reason) | Fault::Refused(reason) => reason,
@@ -657,10 +691,10 @@ impl Proxy {
         };
         let (tickets, written) = link.fail(
             reason.clone(),
-            core.engine.now,
-            &core.engine.limits,
-            &mut core.engine.prng,
-            &mut core.engine.pool,
+            core.cx.engine.now,
+            &core.cx.engine.limits,
+            &mut core.cx.engine.prng,
+            &mut core.cx.engine.pool,
         );
         // That another connection is lost says little: if the node is down, the first profile's will tell.
         let now_known = if is_refused { Reported::Refused } else { Reported::Down };
@@ -668,35 +702,35 @@ impl Proxy {
         if is_news {
             link.attempts.reported = now_known;
         }
-        let is_denied = core.is_denied(profile, &reason);
+        let is_denied = core.cx.is_denied(profile, &reason);
         let owner = shard;
-        let shard = core.engine.shard_name(shard).to_owned();
+        let shard = core.cx.engine.shard_name(shard).to_owned();
         match used_by {
             Use::Shared | Use::Replica | Use::Subscription => {
-                core.engine.check_at =
-                    core.engine.check_at.min(core.engine.links[ix].deadline(&core.engine.limits))
+                core.cx.engine.check_at =
+                    core.cx.engine.check_at.min(core.cx.engine.links[ix].deadline(&core.cx.engine.limits))
             }
-            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Standby => core.vacate(ix),
+            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Standby => core.cx.vacate(ix),
         }
         if used_by == Use::Held {
             self.note_held_loss(ix, held_by, &tickets);
         }
         let core = &mut self.core;
         if is_node {
-            core.wish(None);
+            core.cx.wish(None);
             if was_ready {
-                core.holders.losses.note(core.engine.now);
+                core.cx.holders.losses.note(core.cx.engine.now);
             }
         }
-        core.engine.recount_link(ix);
+        core.cx.engine.recount_link(ix);
         if is_news {
             let (shard, reason) = (shard.clone(), reason.clone());
-            core.notice(match is_refused {
+            core.cx.notice(match is_refused {
                 true => Notice::NodeRefused { shard, reason },
                 false => Notice::NodeDown { shard, reason },
             });
         }
-        self.ask_again(repeats, ix);
+        suspect::ask_again(&mut self.core.cx, repeats, ix);
         for ticket in tickets {
             let shard = shard.clone();
             let lost = match () {
@@ -713,28 +747,21 @@ impl Proxy {
                 () => Lost::Broken { shard },
             };
             if used_by.has_barriers() {
-                self.lift_barrier(ticket);
+                retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
             }
             self.deliver(ticket, Outcome::Lost(lost));
         }
         if used_by == Use::Subscription {
             self.handle_source_lost(owner, ix, &reason);
         }
-        self.ask_primary(rescued);
+        replicas::ask_primary(&mut self.core.cx, rescued);
         if is_node {
-            self.core.note_node_failure(owner);
+            replicas::note_node_failure(&mut self.core.cx, owner);
         }
     }
 }
 
-/// Nobody subscribes to anything on a connection that replies come on. What looks like a push there may be meant as a
-/// reply, so it cannot be left out either.
-#[cold]
-pub(crate) fn unasked_push() -> Fault {
-    Fault::Garbled("unexpected push".to_owned())
-}
-
-impl Core {
+impl Context {
     /// Counts the reply and fills the client's place with it.
     #[inline(always)]
     fn settle_recipient(&mut self, session: &mut Session, recipient: Recipient, reply: &[u8]) -> Next {
@@ -755,7 +782,7 @@ impl Core {
 
     /// Adds a part's outcome to its merge. True if it was the last: then the merged reply is in `out`.
     fn absorb(&mut self, id: stdx::Id, part: u32, outcome: Outcome<'_>, out: &mut Vec<u8>) -> bool {
-        let Some(merge) = self.tasks.merges.get_mut(id) else { return false };
+        let Some(merge) = self.merges.get_mut(id) else { return false };
         let complete = match outcome {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),
@@ -763,8 +790,8 @@ impl Core {
         let holds = if complete { 0 } else { merge.held_bytes() };
         self.engine.memory.recount(&mut merge.counted_bytes, holds);
         if complete
-            && let Some(merge) = self.tasks.merges.remove(id)
-            && let Some(library) = merge.finish(out, &mut self.tasks.spare_values)
+            && let Some(merge) = self.merges.remove(id)
+            && let Some(library) = merge.finish(out, &mut self.spare_values)
         {
             let kept = self.board.scripts.keep_library(library, self.limits.script_bytes_max);
             if let Err(library) = kept {

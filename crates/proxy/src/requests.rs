@@ -3,9 +3,13 @@
 pub(crate) mod fragment;
 pub(crate) mod learn;
 pub(crate) mod prefix_cache;
+pub(crate) mod reads;
 pub(crate) mod route;
+pub(crate) mod transactions;
 pub(crate) mod upload;
+pub(crate) mod waiting;
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
@@ -13,11 +17,17 @@ use crate::features::{Asked, Owed, Owner, Session, TaskKind};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::login;
+use crate::login::identity::UNAUTHENTICATED;
+use crate::login::identity::unauthenticated_error;
+use crate::login::passing;
+use crate::outcome::Step;
+use crate::pubsub;
 use crate::requests::learn::Lookup;
 use crate::requests::route::{Keys, Route, Scratch};
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase, Reason};
 use crate::tracking::Tracking;
+use crate::transaction;
 use crate::walk;
 use command::{
     Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
@@ -30,15 +40,6 @@ use topology::ShardId;
 /// wait, and counted at once what is held. Else that has time until it is sent on.
 const DEEP_FROM: usize = 4096;
 
-/// Whether a request was carried out or has to be read again later.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Step {
-    /// It was answered, queued or refused.
-    Done,
-    /// It needs a command that is being learnt, or has to go by itself.
-    Later,
-}
-
 /// `args`, which were written a moment ago. The slice's address and length would be read in one piece, and the processor
 /// waits with that until both have left its store buffer, which was 4 % of all its time: read by themselves, they are
 /// taken from there.
@@ -47,102 +48,7 @@ fn just_written<T>(args: &[T]) -> &[T] {
     &args[..std::hint::black_box(args.len())]
 }
 
-impl Core {
-    /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
-    /// bytes were used.
-    pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
-        walk::enter("handle_requests");
-        let mut at = 0;
-        if bytes.len() > DEEP_FROM {
-            self.engine.share_pending();
-        }
-        if let Pinning::Busy(pin) = session.pinning {
-            at = self.continue_upload(session, pin, bytes);
-        }
-        let mut scratch = std::mem::take(&mut self.parsing.scratch);
-        let mut is_cut = false;
-        let mut is_strict = session.features.login.is_missing();
-        let mut limits = if is_strict { login::UNAUTHENTICATED } else { self.engine.limits.request };
-        while session.may_read(&self.engine.limits) && self.engine.has_memory_for(session) {
-            at += self.forward_run(session, &bytes[at..]);
-            if at == bytes.len() || !session.may_read(&self.engine.limits) {
-                break;
-            }
-            let rest = &bytes[at..];
-            // A client of whom nobody knows who it is may announce less: it is looked at closely.
-            let is_closely = is_strict | !session.input.scanner.is_fresh();
-            let known = if is_closely { None } else { self.parsing.prefix_cache.find(rest) };
-            let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
-                Some(len) => Ok(Scanned::Request { len }),
-                None => session.input.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
-            };
-            let (request, len) = match scanned {
-                Ok(Scanned::Request { len }) => {
-                    (Request::new(&rest[..len], just_written(&scratch.args)), len)
-                }
-                Ok(Scanned::Inline { len }) => (Request::new(&scratch.inline, &scratch.args), len),
-                Ok(Scanned::Nothing { len }) => {
-                    at += len;
-                    continue;
-                }
-                Ok(Scanned::Incomplete) => {
-                    is_cut = true;
-                    let len = rest.len().max(session.input.scanner.bytes_announced());
-                    if len > self.engine.limits.large_bytes && !session.features.login.is_missing() {
-                        at += self.begin_upload(session, rest);
-                    }
-                    break;
-                }
-                Err(_) if is_strict && !session.features.login.is_missing() => {
-                    // It has said its password a moment ago.
-                    (is_strict, limits) = (false, self.engine.limits.request);
-                    session.input.scanner = Scanner::default();
-                    continue;
-                }
-                Err(error) => {
-                    let strict = || login::unauthenticated_error(rest, error, &self.engine.limits.request);
-                    let error = if is_strict { strict() } else { error };
-                    self.refuse_bytes(session, error);
-                    break;
-                }
-            };
-            session.input.holds_request = false;
-            let is_large =
-                len > self.engine.limits.large_bytes || session.replies.expects_large(&self.engine.limits);
-            if is_large && !session.features.login.is_missing() && !self.pin(session) {
-                break;
-            }
-            let mark = (session.mute != Mute::No).then(|| session.mark());
-            let errors = self.stats.counters.errors;
-            let resolved = match known {
-                Some(known) => (Resolved::Command(known.command), known.number),
-                None => self.resolve(&request),
-            };
-            let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
-            if self.handle_request(session, &request, resolved, keys, reply) == Step::Later {
-                session.postpone();
-                session.features.tracking_mut().into_iter().for_each(Tracking::postpone);
-                break;
-            }
-            if let Some(mark) = mark {
-                session.silence(mark, &mut self.engine.pool);
-            }
-            if self.monitor.is_on && self.stats.counters.errors == errors {
-                self.show_request(session, &request);
-            }
-            at += len;
-            self.note_carried_out(session);
-        }
-        session.input.has_unread = at < bytes.len() && !is_cut;
-        if bytes.len() > Scratch::MANY_ARGS_BYTES_MIN {
-            scratch.shrink();
-        }
-        self.parsing.scratch = scratch;
-        self.engine.asking = Number::NONE;
-        self.end_requests(session, at);
-        at
-    }
-
+impl Context {
     /// So many bytes of requests of the session were carried out.
     #[inline(always)]
     fn end_requests(&mut self, session: &mut Session, at: usize) {
@@ -157,51 +63,6 @@ impl Core {
             // What is there to read is not large after all.
             self.unpin(session);
         }
-    }
-
-    /// Sends on what nearly all requests are, from the start of `bytes` on: plain, begun as others before, and for one shard.
-    /// Nothing else of a session for which that is usual changes meanwhile, so that it is looked at once and not for each
-    /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
-    #[inline(always)]
-    fn forward_run(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
-        walk::enter("forward_run");
-        let mut at = 0;
-        if !self.is_usual(session) {
-            return at;
-        }
-        let mut room = session.replies.room(&self.engine.limits);
-        while room > 0 {
-            let rest = &bytes[at..];
-            let Some(known) = self.parsing.prefix_cache.find(rest) else { break };
-            let Some((key, len)) = known.scan_key(rest, &self.engine.limits.request) else { break };
-            if len > self.engine.limits.large_bytes {
-                break;
-            }
-            let shard = self.engine.topology.shard_of(key);
-            let Ok(node) = self.shared_link(session.profile, shard) else { break };
-            self.count_request(session, known.number);
-            self.send_over(session, known.command, node, &rest[..len]);
-            at += len;
-            room -= 1;
-        }
-        if at > 0 {
-            session.input.holds_request = false;
-        }
-        at
-    }
-
-    /// Whether nothing has to be thought of but where a request of `session` goes.
-    #[inline(always)]
-    fn is_usual(&self, session: &Session) -> bool {
-        let is_watched = self.monitor.is_on | self.pause.is_on() | session.features.login.is_checked();
-        let is_special = session.features.subscribed.is_some()
-            | session.features.transaction.is_some()
-            | session.features.reads.is_some();
-        !(is_watched | is_special)
-            && session.mute == Mute::No
-            && session.pinning == Pinning::No
-            && session.input.scanner.is_fresh()
-            && !session.replies.expects_large(&self.engine.limits)
     }
 
     /// A request of `session` was carried out: a permit that it had is used now.
@@ -236,48 +97,6 @@ impl Core {
         self.stats.counters.requests += 1;
     }
 
-    /// Carries out one request, which asks for `resolved`.
-    #[inline]
-    fn handle_request(
-        &mut self,
-        session: &mut Session,
-        request: &Request<'_>,
-        (resolved, number): (Resolved<'static>, Number),
-        keys: &mut Keys,
-        reply: &mut Vec<u8>,
-    ) -> Step {
-        walk::enter("handle_request");
-        self.count_request(session, number);
-        match resolved {
-            Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
-                self.close_cross_protocol(session)
-            }
-            Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
-                self.refuse_unknown(session, request, reply);
-            }
-            // No node is asked for the sake of somebody whom nobody knows.
-            Resolved::Unknown if session.features.login.is_missing() => self.refuse(session, errors::NO_AUTH),
-            Resolved::Unknown => match self.parsing.learner.look_up(request.arg(0), self.engine.now) {
-                Lookup::Known(learned) => {
-                    self.engine.asking = Number::LEARNED;
-                    session.features.last = Number::LEARNED;
-                    self.stats.tally.count_call(Number::LEARNED);
-                    return self.carry_out(session, learned.resolve(request), request, keys, reply);
-                }
-                Lookup::Unknown => self.refuse_unknown(session, request, reply),
-                Lookup::Unavailable(text) => self.refuse(session, &text),
-                Lookup::Asked(question) => {
-                    self.parsing.learner.wait(question, session.conn);
-                    session.hold.add(Reason::Question);
-                    return self.read_again();
-                }
-                Lookup::New => return self.learn(session, request),
-            },
-            resolved => return self.carry_out(session, resolved, request, keys, reply),
-        }
-        Step::Done
-    }
-
     /// The request is read again later, and counted then.
     #[cold]
     pub(crate) fn read_again(&mut self) -> Step {
@@ -299,107 +118,7 @@ impl Core {
         resolved.write_error(reply, request);
         self.answer_error(session, reply);
         if resolved.ends_transaction() {
-            self.end_transaction(session);
-        }
-        Step::Done
-    }
-
-    /// Does what the command table says of the command that was resolved to, if the client may have it done now.
-    fn carry_out(
-        &mut self,
-        session: &mut Session,
-        resolved: Resolved<'_>,
-        request: &Request<'_>,
-        keys: &mut Keys,
-        reply: &mut Vec<u8>,
-    ) -> Step {
-        walk::enter("carry_out");
-        let Resolved::Command(command) = resolved else {
-            return self.refuse_unresolved(session, resolved, request, reply);
-        };
-        if session.features.login.is_checked() {
-            if let Some(step) = self.ask_for_default_user(session, command) {
-                return step;
-            }
-            if !self.permit(session, command, request) {
-                return Step::Done;
-            }
-        }
-        if session.features.subscribed.is_some()
-            && let Some(step) = self.detain_listener(session, command, request)
-        {
-            return step;
-        }
-        // One branch for all: nearly no request has to do with any.
-        if session.features.transaction.is_some() | self.pause.is_on() | session.features.reads.is_some() {
-            if let Some(step) = self.hold_back(session, command) {
-                return step;
-            }
-            if session.features.reads.is_some()
-                && let Some(step) = self.read_from_replica(session, command, request, keys)
-            {
-                return step;
-            }
-            if session.features.transaction.is_some() {
-                return self.carry_out_in_transaction(session, command, request, keys, reply);
-            }
-        }
-        // Its reply may be of any length: nobody else is to wait behind it, and no node to be asked for it twice.
-        if matches!(command.carry, Carry::AllShards(Merge::Concat)) && !self.pin_if_free(session) {
-            return self.read_again();
-        }
-        self.carry_out_admitted(session, command, request, keys, reply)
-    }
-
-    /// Does what the command table says of a command that its client may have carried out now.
-    pub(crate) fn carry_out_admitted(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-        reply: &mut Vec<u8>,
-    ) -> Step {
-        match command.carry {
-            Carry::Shard => return self.forward(session, command, request, keys),
-            // With one shard, all keys that a pattern can name are there.
-            Carry::ShardIf(Guard::Patterns) if self.engine.topology.is_undivided() => {
-                return self.forward(session, command, request, keys);
-            }
-            Carry::ShardIf(Guard::Database(naming)) if self.lacks_database(naming, request) => {
-                self.refuse(session, errors::DB_OUT_OF_RANGE);
-            }
-            Carry::ShardIf(guard) => match guard.check(request) {
-                Ok(()) => return self.forward(session, command, request, keys),
-                Err(refusal) => self.refuse_command(session, command, refusal, request),
-            },
-            Carry::Script(script) => self.forward_script(session, command, script, request, keys),
-            Carry::Split(merge) => self.split(session, command, merge, request, keys),
-            Carry::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
-            Carry::Publish(kind) => self.send_message(session, command, kind, request),
-            Carry::Cursor => self.send_scan(session, request),
-            Carry::OnlyShard(why) if !self.engine.topology.is_undivided() => {
-                self.refuse_command(session, command, Refusal::Never(why), request);
-            }
-            Carry::OnlyShard(_) if self.lacks_database(Naming::Both, request) => {
-                self.refuse(session, errors::DB_OUT_OF_RANGE);
-            }
-            Carry::OnlyShard(_) | Carry::AnyShard => {
-                self.send(session, command, self.engine.topology.keyless(), request.bytes)
-            }
-            Carry::Here(Local::ConfigGet) if self.settings.allow_admin => {
-                self.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
-            }
-            Carry::Admin(why, admin) => self.administer(session, command, (why, admin), request, keys),
-            Carry::Blocking(wait) => return self.forward_waiting(session, command, wait, request, keys),
-            Carry::Transaction(act) => return self.transact(session, command, act, request, keys),
-            Carry::Here(local) if self.has_users_of_nodes() => {
-                self.answer_with_nodes(session, local, command, request, (keys, reply));
-            }
-            Carry::Here(local) => self.answer_here(session, local, command, request, reply),
-            Carry::Refused(refusal) => self.refuse_command(session, command, refusal, request),
-            // Only its subcommands are ever resolved to.
-            Carry::Container => self.refuse_unknown(session, request, reply),
+            transaction::end_transaction(self, session);
         }
         Step::Done
     }
@@ -416,21 +135,6 @@ impl Core {
         refusal.write_error(&mut reply, command, request);
         self.answer_error(session, &reply);
         self.engine.pool.give(reply);
-    }
-
-    /// Sends a request to the one shard that owns its keys, if it is one.
-    pub(crate) fn forward(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) -> Step {
-        match route::route(command, request, &self.engine.topology, keys) {
-            Route::One(shard) => self.send(session, command, shard, request.bytes),
-            Route::Parts => return self.emulate(session, command, request, keys),
-        }
-        Step::Done
     }
 
     /// Sends a request whole if its keys share a shard, else in parts.
@@ -490,14 +194,14 @@ impl Core {
     pub(crate) fn answer_error(&mut self, session: &mut Session, reply: &[u8]) {
         self.stats.counters.errors += 1;
         self.stats.tally.count_rejected(self.engine.asking, reply);
-        self.spoil_transaction(session);
+        transaction::spoil_transaction(self, session);
         session.features.forget_caching(self.engine.asking);
         self.engine.answer(session, reply);
     }
 
     /// Asks a node what the request's command is. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
-        let profile = self.plain_profile(session);
+        let profile = passing::plain_profile(self, session);
         let mut shards = self.engine.topology.all_shards().collect::<Vec<_>>().into_iter();
         let Some(node) = shards.find_map(|shard| self.shared_link(profile, shard).ok()) else {
             let lost = self.shared_link(profile, self.engine.topology.keyless()).err();
@@ -557,5 +261,311 @@ impl Core {
         self.stats.counters.clients_closed += 1;
         let (client, peer) = (session.origin.client, session.origin.peer.to_string());
         self.notice(Notice::ClientClosed { client, peer, reason });
+    }
+}
+
+impl Core {
+    /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
+    /// bytes were used.
+    pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        walk::enter("handle_requests");
+        let mut at = 0;
+        if bytes.len() > DEEP_FROM {
+            self.cx.engine.share_pending();
+        }
+        if let Pinning::Busy(pin) = session.pinning {
+            at = self.cx.continue_upload(session, pin, bytes);
+        }
+        let mut scratch = std::mem::take(&mut self.cx.parsing.scratch);
+        let mut is_cut = false;
+        let mut is_strict = session.features.login.is_missing();
+        let mut limits = if is_strict { UNAUTHENTICATED } else { self.cx.engine.limits.request };
+        while session.may_read(&self.cx.engine.limits) && self.cx.engine.has_memory_for(session) {
+            at += self.forward_run(session, &bytes[at..]);
+            if at == bytes.len() || !session.may_read(&self.cx.engine.limits) {
+                break;
+            }
+            let rest = &bytes[at..];
+            // A client of whom nobody knows who it is may announce less: it is looked at closely.
+            let is_closely = is_strict | !session.input.scanner.is_fresh();
+            let known = if is_closely { None } else { self.cx.parsing.prefix_cache.find(rest) };
+            let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
+                Some(len) => Ok(Scanned::Request { len }),
+                None => session.input.scanner.scan(rest, &limits, &mut scratch.args, &mut scratch.inline),
+            };
+            let (request, len) = match scanned {
+                Ok(Scanned::Request { len }) => {
+                    (Request::new(&rest[..len], just_written(&scratch.args)), len)
+                }
+                Ok(Scanned::Inline { len }) => (Request::new(&scratch.inline, &scratch.args), len),
+                Ok(Scanned::Nothing { len }) => {
+                    at += len;
+                    continue;
+                }
+                Ok(Scanned::Incomplete) => {
+                    is_cut = true;
+                    let len = rest.len().max(session.input.scanner.bytes_announced());
+                    if len > self.cx.engine.limits.large_bytes && !session.features.login.is_missing() {
+                        at += self.begin_upload(session, rest);
+                    }
+                    break;
+                }
+                Err(_) if is_strict && !session.features.login.is_missing() => {
+                    // It has said its password a moment ago.
+                    (is_strict, limits) = (false, self.cx.engine.limits.request);
+                    session.input.scanner = Scanner::default();
+                    continue;
+                }
+                Err(error) => {
+                    let strict = || unauthenticated_error(rest, error, &self.cx.engine.limits.request);
+                    let error = if is_strict { strict() } else { error };
+                    self.cx.refuse_bytes(session, error);
+                    break;
+                }
+            };
+            session.input.holds_request = false;
+            let is_large = len > self.cx.engine.limits.large_bytes
+                || session.replies.expects_large(&self.cx.engine.limits);
+            if is_large && !session.features.login.is_missing() && !self.cx.pin(session) {
+                break;
+            }
+            let mark = (session.mute != Mute::No).then(|| session.mark());
+            let errors = self.cx.stats.counters.errors;
+            let resolved = match known {
+                Some(known) => (Resolved::Command(known.command), known.number),
+                None => self.cx.resolve(&request),
+            };
+            let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
+            if self.handle_request(session, &request, resolved, keys, reply) == Step::Later {
+                session.postpone();
+                session.features.tracking_mut().into_iter().for_each(Tracking::postpone);
+                break;
+            }
+            if let Some(mark) = mark {
+                session.silence(mark, &mut self.cx.engine.pool);
+            }
+            if self.monitor.is_on && self.cx.stats.counters.errors == errors {
+                self.monitor.show_request(&mut self.cx, session, &request);
+            }
+            at += len;
+            self.cx.note_carried_out(session);
+        }
+        session.input.has_unread = at < bytes.len() && !is_cut;
+        if bytes.len() > Scratch::MANY_ARGS_BYTES_MIN {
+            scratch.shrink();
+        }
+        self.cx.parsing.scratch = scratch;
+        self.cx.engine.asking = Number::NONE;
+        self.cx.end_requests(session, at);
+        at
+    }
+
+    /// Sends on what nearly all requests are, from the start of `bytes` on: plain, begun as others before, and for one shard.
+    /// Nothing else of a session for which that is usual changes meanwhile, so that it is looked at once and not for each
+    /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
+    #[inline(always)]
+    fn forward_run(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        walk::enter("forward_run");
+        let mut at = 0;
+        if !self.is_usual(session) {
+            return at;
+        }
+        let mut room = session.replies.room(&self.cx.engine.limits);
+        while room > 0 {
+            let rest = &bytes[at..];
+            let Some(known) = self.cx.parsing.prefix_cache.find(rest) else { break };
+            let Some((key, len)) = known.scan_key(rest, &self.cx.engine.limits.request) else { break };
+            if len > self.cx.engine.limits.large_bytes {
+                break;
+            }
+            let shard = self.cx.engine.topology.shard_of(key);
+            let Ok(node) = self.cx.shared_link(session.profile, shard) else { break };
+            self.cx.count_request(session, known.number);
+            self.cx.send_over(session, known.command, node, &rest[..len]);
+            at += len;
+            room -= 1;
+        }
+        if at > 0 {
+            session.input.holds_request = false;
+        }
+        at
+    }
+
+    /// Whether nothing has to be thought of but where a request of `session` goes.
+    #[inline(always)]
+    fn is_usual(&self, session: &Session) -> bool {
+        let is_watched = self.monitor.is_on | self.pause.is_on() | session.features.login.is_checked();
+        let is_special = session.features.subscribed.is_some()
+            | session.features.transaction.is_some()
+            | session.features.reads.is_some();
+        !(is_watched | is_special)
+            && session.mute == Mute::No
+            && session.pinning == Pinning::No
+            && session.input.scanner.is_fresh()
+            && !session.replies.expects_large(&self.cx.engine.limits)
+    }
+
+    /// Carries out one request, which asks for `resolved`.
+    #[inline]
+    fn handle_request(
+        &mut self,
+        session: &mut Session,
+        request: &Request<'_>,
+        (resolved, number): (Resolved<'static>, Number),
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        walk::enter("handle_request");
+        self.cx.count_request(session, number);
+        match resolved {
+            Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
+                self.cx.close_cross_protocol(session)
+            }
+            Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
+                self.cx.refuse_unknown(session, request, reply);
+            }
+            // No node is asked for the sake of somebody whom nobody knows.
+            Resolved::Unknown if session.features.login.is_missing() => {
+                self.cx.refuse(session, errors::NO_AUTH)
+            }
+            Resolved::Unknown => match self.cx.parsing.learner.look_up(request.arg(0), self.cx.engine.now) {
+                Lookup::Known(learned) => {
+                    self.cx.engine.asking = Number::LEARNED;
+                    session.features.last = Number::LEARNED;
+                    self.cx.stats.tally.count_call(Number::LEARNED);
+                    return self.carry_out(session, learned.resolve(request), request, keys, reply);
+                }
+                Lookup::Unknown => self.cx.refuse_unknown(session, request, reply),
+                Lookup::Unavailable(text) => self.cx.refuse(session, &text),
+                Lookup::Asked(question) => {
+                    self.cx.parsing.learner.wait(question, session.conn);
+                    session.hold.add(Reason::Question);
+                    return self.cx.read_again();
+                }
+                Lookup::New => return self.cx.learn(session, request),
+            },
+            resolved => return self.carry_out(session, resolved, request, keys, reply),
+        }
+        Step::Done
+    }
+
+    /// Does what the command table says of the command that was resolved to, if the client may have it done now.
+    fn carry_out(
+        &mut self,
+        session: &mut Session,
+        resolved: Resolved<'_>,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        walk::enter("carry_out");
+        let Resolved::Command(command) = resolved else {
+            return self.cx.refuse_unresolved(session, resolved, request, reply);
+        };
+        if session.features.login.is_checked() {
+            if let Some(step) = passing::ask_for_default_user(&mut self.cx, session, command) {
+                return step;
+            }
+            if !login::permit(&mut self.cx, session, command, request) {
+                return Step::Done;
+            }
+        }
+        if session.features.subscribed.is_some() {
+            if let Some(step) = pubsub::detain_listener(&mut self.cx, session, command) {
+                return step;
+            }
+            self.invalidations.note_read(session, command, request);
+        }
+        // One branch for all: nearly no request has to do with any.
+        if session.features.transaction.is_some() | self.pause.is_on() | session.features.reads.is_some() {
+            if let Some(step) = self.pause.hold_back(&mut self.cx, session, command) {
+                return step;
+            }
+            if session.features.reads.is_some()
+                && let Some(step) = self.read_from_replica(session, command, request, keys)
+            {
+                return step;
+            }
+            if session.features.transaction.is_some() {
+                return self.carry_out_in_transaction(session, command, request, keys, reply);
+            }
+        }
+        // Its reply may be of any length: nobody else is to wait behind it, and no node to be asked for it twice.
+        if matches!(command.carry, Carry::AllShards(Merge::Concat)) && !self.cx.pin_if_free(session) {
+            return self.cx.read_again();
+        }
+        self.carry_out_admitted(session, command, request, keys, reply)
+    }
+
+    /// Does what the command table says of a command that its client may have carried out now.
+    pub(crate) fn carry_out_admitted(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        match command.carry {
+            Carry::Shard => return self.forward(session, command, request, keys),
+            // With one shard, all keys that a pattern can name are there.
+            Carry::ShardIf(Guard::Patterns) if self.cx.engine.topology.is_undivided() => {
+                return self.forward(session, command, request, keys);
+            }
+            Carry::ShardIf(Guard::Database(naming)) if self.cx.lacks_database(naming, request) => {
+                self.cx.refuse(session, errors::DB_OUT_OF_RANGE);
+            }
+            Carry::ShardIf(guard) => match guard.check(request) {
+                Ok(()) => return self.forward(session, command, request, keys),
+                Err(refusal) => self.cx.refuse_command(session, command, refusal, request),
+            },
+            Carry::Script(script) => {
+                self.repeats.forward_script(&mut self.cx, session, command, script, request, keys)
+            }
+            Carry::Split(merge) => self.cx.split(session, command, merge, request, keys),
+            Carry::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),
+            Carry::Publish(kind) => pubsub::send_message(&mut self.cx, session, command, kind, request),
+            Carry::Cursor => self.scans.send_scan(&mut self.cx, session, request),
+            Carry::OnlyShard(why) if !self.cx.engine.topology.is_undivided() => {
+                self.cx.refuse_command(session, command, Refusal::Never(why), request);
+            }
+            Carry::OnlyShard(_) if self.cx.lacks_database(Naming::Both, request) => {
+                self.cx.refuse(session, errors::DB_OUT_OF_RANGE);
+            }
+            Carry::OnlyShard(_) | Carry::AnyShard => {
+                self.cx.send(session, command, self.cx.engine.topology.keyless(), request.bytes)
+            }
+            Carry::Here(Local::ConfigGet) if self.cx.settings.allow_admin => {
+                self.cx.send_to_all(session, command, Merge::Report(Report::Config), request, keys);
+            }
+            Carry::Admin(why, admin) => self.administer(session, command, (why, admin), request, keys),
+            Carry::Blocking(wait) => return self.forward_waiting(session, command, wait, request, keys),
+            Carry::Transaction(act) => {
+                return transaction::transact(&mut self.cx, session, command, act, request, keys);
+            }
+            Carry::Here(local) if passing::has_users_of_nodes(&self.cx) => {
+                self.answer_with_nodes(session, local, command, request, (keys, reply));
+            }
+            Carry::Here(local) => self.answer_here(session, local, command, request, reply),
+            Carry::Refused(refusal) => self.cx.refuse_command(session, command, refusal, request),
+            // Only its subcommands are ever resolved to.
+            Carry::Container => self.cx.refuse_unknown(session, request, reply),
+        }
+        Step::Done
+    }
+
+    /// Sends a request to the one shard that owns its keys, if it is one.
+    pub(crate) fn forward(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+    ) -> Step {
+        match route::route(command, request, &self.cx.engine.topology, keys) {
+            Route::One(shard) => self.cx.send(session, command, shard, request.bytes),
+            Route::Parts => return self.emulations.emulate(&mut self.cx, session, command, request, keys),
+        }
+        Step::Done
     }
 }

@@ -7,7 +7,7 @@
 
 pub(crate) mod cursor;
 
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors;
 use crate::features::{Asked, Owed, Session, TaskId};
 use crate::link::{LinkIx, ProfileId};
@@ -15,6 +15,7 @@ use crate::scan::cursor::Cursor;
 use engine::memory::Charge;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
+use stdx::Slab;
 use stdx::{BufferPool, Id};
 
 /// One SCAN of a client, until it is answered.
@@ -100,90 +101,103 @@ impl Scan {
     }
 }
 
-impl Core {
+/// The SCANs that are carried out.
+#[derive(Debug, Default)]
+pub(crate) struct Scans {
+    pub slab: Slab<Scan>,
+}
+
+impl Scans {
     /// Sends a SCAN to the shard that its cursor names.
-    pub(crate) fn send_scan(&mut self, session: &mut Session, request: &Request<'_>) {
+    pub(crate) fn send_scan(&mut self, cx: &mut Context, session: &mut Session, request: &Request<'_>) {
         let Some(cursor) = Cursor::parse(request.arg(1)) else {
-            return self.refuse(session, errors::INVALID_CURSOR);
+            return cx.refuse(session, errors::INVALID_CURSOR);
         };
-        let Some(cursor) = cursor.among(self.engine.topology.all_shards()) else {
-            return self.engine.answer(session, END);
+        let Some(cursor) = cursor.among(cx.engine.topology.all_shards()) else {
+            return cx.engine.answer(session, END);
         };
-        let node = match self.shared_link(session.profile, cursor.shard) {
+        let node = match cx.shared_link(session.profile, cursor.shard) {
             Ok(node) => node,
-            Err(lost) => return self.refuse(session, &lost.text()),
+            Err(lost) => return cx.refuse(session, &lost.text()),
         };
-        let scan = self.tasks.scans.insert(Scan::new(
+        let scan = self.slab.insert(Scan::new(
             (session.profile, cursor),
             request,
-            &mut self.engine.pool,
-            self.engine.memory.charge(0),
+            &mut cx.engine.pool,
+            cx.engine.memory.charge(0),
         ));
         let place = session.replies.reserve(Owed::Task(TaskId::Scan(scan)));
-        self.ask_for_page(scan, node, Asked::by_client(session.conn, place));
+        self.ask_for_page(cx, scan, node, Asked::by_client(session.conn, place));
     }
 
     /// Queues the request for the next page of `scan` for the connection `ix`.
-    fn ask_for_page(&mut self, scan: Id, ix: LinkIx, asked: Asked) {
-        let Some(scan) = self.tasks.scans.get(scan) else { return };
-        let (tail, start) = self.engine.links[ix].tail(scan.request.len(), &mut self.engine.pool);
+    fn ask_for_page(&mut self, cx: &mut Context, scan: Id, ix: LinkIx, asked: Asked) {
+        let Some(scan) = self.slab.get(scan) else { return };
+        let (tail, start) = cx.engine.links[ix].tail(scan.request.len(), &mut cx.engine.pool);
         scan.write_request(tail);
-        self.engine.push_ticket(ix, start, asked);
+        cx.engine.push_ticket(ix, start, asked);
     }
 
     /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
     /// error) is the reply if nothing was found before.
-    pub(crate) fn absorb_page(&mut self, id: Id, asked: Asked, reply: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(scan) = self.tasks.scans.get_mut(id) else { return false };
+    pub(crate) fn absorb_page(
+        &mut self,
+        cx: &mut Context,
+        id: Id,
+        asked: Asked,
+        reply: &[u8],
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(scan) = self.slab.get_mut(id) else { return false };
         let Some((node, found, page)) = page_of(reply) else {
-            self.end_scan(id, reply, out);
+            self.end_scan(cx, id, reply, out);
             return true;
         };
         scan.found += found;
         scan.page.extend_from_slice(page);
         scan.charge.add(page.len());
-        let next = scan.cursor.next(node, self.engine.topology.all_shards());
+        let next = scan.cursor.next(node, cx.engine.topology.all_shards());
         if let Some(next) = next
             && next.shard != scan.cursor.shard
             && scan.found < scan.count
         {
             (scan.cursor, scan.has_page) = (next, true);
             let profile = scan.profile;
-            if let Ok(node) = self.shared_link(profile, next.shard) {
-                self.ask_for_page(id, node, asked);
+            if let Ok(node) = cx.shared_link(profile, next.shard) {
+                self.ask_for_page(cx, id, node, asked);
                 return false;
             }
         }
-        self.answer_scan(id, next, out);
+        self.answer_scan(cx, id, next, out);
         true
     }
 
     /// Ends a scan whose shard has given no page: with what was found before, or else with `error`. True if that is told.
-    pub(crate) fn end_scan(&mut self, id: Id, error: &[u8], out: &mut Vec<u8>) -> bool {
-        let Some(scan) = self.tasks.scans.get(id) else { return false };
+    pub(crate) fn end_scan(&mut self, cx: &mut Context, id: Id, error: &[u8], out: &mut Vec<u8>) -> bool {
+        let Some(scan) = self.slab.get(id) else { return false };
         if scan.has_page {
             let next = scan.cursor;
-            self.answer_scan(id, Some(next), out);
+            self.answer_scan(cx, id, Some(next), out);
             return false;
         }
         out.extend_from_slice(error);
-        self.forget_scan(id);
+        self.forget_scan(cx, id);
         true
     }
 
     /// Writes the reply of a scan that is through.
-    fn answer_scan(&mut self, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
-        if let Some(scan) = self.tasks.scans.get(id) {
+    fn answer_scan(&mut self, cx: &mut Context, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
+        if let Some(scan) = self.slab.get(id) {
             scan.write_reply(next, out);
         }
-        self.forget_scan(id);
+        self.forget_scan(cx, id);
     }
 
     /// Nobody waits for it any more.
-    pub(crate) fn forget_scan(&mut self, id: Id) {
-        if let Some(scan) = self.tasks.scans.remove(id) {
-            self.engine.pool.give(scan.page);
-            self.engine.pool.give(scan.request);
+    pub(crate) fn forget_scan(&mut self, cx: &mut Context, id: Id) {
+        if let Some(scan) = self.slab.remove(id) {
+            cx.engine.pool.give(scan.page);
+            cx.engine.pool.give(scan.request);
         }
     }
 }

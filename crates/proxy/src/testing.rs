@@ -1,9 +1,9 @@
 //! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
 
-use crate::cross_slot::Remedy;
-use crate::link::profiles::Profile;
+use crate::cross_slot::remedy::Remedy;
+use crate::link::profile::Profile;
 use crate::link::{LinkIx, State};
-use crate::proxy::Peer;
+use crate::peers::Peer;
 use crate::{Action, Arrival, Authority, Board, ConnId, Credentials, Event, Limits, Notice, Proxy, Settings};
 use std::collections::BTreeMap;
 use std::ops::RangeInclusive;
@@ -157,7 +157,7 @@ impl Rig {
 
     /// The cluster's map is another: the ports of the primaries are 7000 and this, and these are their slots.
     pub(crate) fn remap(&mut self, primaries: &[(u32, Vec<RangeInclusive<u16>>)]) {
-        let present = &self.proxy.core.engine.topology;
+        let present = &self.proxy.core.cx.engine.topology;
         self.adopt(cluster(Some(present), present.epoch() + 1, primaries));
     }
 
@@ -254,7 +254,7 @@ impl Rig {
 
     /// A key that lives on `shard`.
     pub(crate) fn key(&self, shard: u32) -> String {
-        let topology = &self.proxy.core.engine.topology;
+        let topology = &self.proxy.core.cx.engine.topology;
         (0..)
             .map(|number| format!("k{number}"))
             .find(|key| topology.shard_of(key.as_bytes()) == ShardId(shard))
@@ -263,7 +263,7 @@ impl Rig {
 
     /// Where `key` lives.
     pub(crate) fn shard_of(&self, key: &str) -> u32 {
-        self.proxy.core.engine.topology.shard_of(key.as_bytes()).0
+        self.proxy.core.cx.engine.topology.shard_of(key.as_bytes()).0
     }
 
     pub(crate) fn client(&mut self) -> ConnId {
@@ -281,7 +281,7 @@ impl Rig {
     /// The client has chosen another profile.
     pub(crate) fn change_profile(&mut self, conn: ConnId, kind: Profile) {
         let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
-        self.proxy.core.change_profile(session, kind);
+        self.proxy.core.cx.change_profile(session, kind);
     }
 
     /// The client sends `text`, in which `|` stands for CR LF.
@@ -292,7 +292,7 @@ impl Rig {
 
     /// From now on the primary of `shard` listens at port 7000 + `node`; the one before may be its replica.
     pub(crate) fn promote(&mut self, shard: u32, node: u32) {
-        let present = &self.proxy.core.engine.topology;
+        let present = &self.proxy.core.cx.engine.topology;
         let spec = |node| NodeSpec::tcp("127.0.0.1", 7000 + node as u16);
         let replicas = present.shard(ShardId(shard)).primary.map(|id| spec(id.0)).into_iter().collect();
         let name = present.shard(ShardId(shard)).name.clone();
@@ -345,12 +345,12 @@ impl Rig {
 
     /// Whether a connection to the node of `shard` was asked for and waits to be made.
     pub(crate) fn is_connecting(&self, shard: u32) -> bool {
-        matches!(self.proxy.core.engine.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
+        matches!(self.proxy.core.cx.engine.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
     }
 
     /// Whether requests flow to the node of `shard`.
     pub(crate) fn is_up(&self, shard: u32) -> bool {
-        self.proxy.core.engine.links[LinkIx::from_u32(shard)].is_ready()
+        self.proxy.core.cx.engine.links[LinkIx::from_u32(shard)].is_ready()
     }
 
     /// What the node of `shard` was sent since the last call.

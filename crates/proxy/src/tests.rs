@@ -15,6 +15,7 @@ mod homes;
 mod inlays;
 mod inspection;
 mod large;
+mod large_redirects;
 mod left_behind;
 mod listeners;
 mod lists;
@@ -41,7 +42,7 @@ mod unsent;
 mod walks;
 
 use crate::EngineLimits;
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{Arrival, Event, Limits, Notice, Settings};
 use std::time::Duration;
@@ -163,7 +164,7 @@ fn scan_continues_on_the_next_shard_until_count_is_met() {
     assert!(rig.node_got(2).ends_with("*6|$4|scan|$1|0|$5|match|$2|k*|$5|count|$1|3|"));
     rig.node_sends(2, "*2|$1|5|*1|$1|b|");
     assert_eq!(rig.taken(client), "*2|$15|562949953421317|*2|$1|a|$1|b|");
-    assert_eq!(rig.proxy.core.tasks.scans.len(), 0);
+    assert_eq!(rig.proxy.core.scans.slab.len(), 0);
 }
 
 #[test]
@@ -179,7 +180,7 @@ fn a_scan_returns_what_it_has_when_the_next_shard_fails() {
     rig.pass(Duration::from_millis(1));
     rig.event(Event::Ended { conn: rig.node(1) });
     assert!(rig.taken(client).starts_with("-TRYAGAIN shard "));
-    assert_eq!(rig.proxy.core.tasks.scans.len(), 0);
+    assert_eq!(rig.proxy.core.scans.slab.len(), 0);
 }
 
 #[test]

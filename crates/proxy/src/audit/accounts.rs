@@ -36,11 +36,11 @@ impl Proxy {
         let of_clients: usize = self.sessions().map(|session| session.counted.bytes).sum();
         let unread: usize = self.sessions().map(counted_as_unread).sum();
         let left: usize = self.sessions().map(|session| session.features.left_bytes()).sum();
-        let (counted, counted_unread) = core.engine.memory.counted();
+        let (counted, counted_unread) = core.cx.engine.memory.counted();
         [
             ("bytes in all", counted, of_clients + core.counted_bytes_of_owners()),
             ("unread bytes in all", counted_unread, unread),
-            ("bytes left behind in all", core.engine.memory.left_bytes(), left + core.left_bytes_of_all()),
+            ("bytes left behind in all", core.cx.engine.memory.left_bytes(), left + core.left_bytes_of_all()),
             core.account_of_gathered(),
         ]
     }
@@ -51,20 +51,20 @@ impl Proxy {
         let count = |is: &dyn Fn(&Session) -> bool| self.sessions().filter(|session| is(session)).count();
         let blocked = |session: &Session| session.wait.is_seen || session.hold.has(Reason::Pause);
         [
-            ("clients", core.stats.counters.clients as usize, count(&|_| true)),
+            ("clients", core.cx.stats.counters.clients as usize, count(&|_| true)),
             (
                 "clients that wait for replies",
-                core.engine.clients_waiting,
+                core.cx.engine.clients_waiting,
                 count(&|session| session.replies.is_pending()),
             ),
-            ("clients that are blocked", core.stats.counters.clients_blocked as usize, count(&blocked)),
+            ("clients that are blocked", core.cx.stats.counters.clients_blocked as usize, count(&blocked)),
             (
                 "clients with topics",
-                core.stats.counters.subscribers as usize,
+                core.cx.stats.counters.subscribers as usize,
                 count(&|session| session.features.has_topics()),
             ),
-            ("connections that clients hold", core.holders.conns, core.engine.held_conns()),
-            ("permits", core.pins.granted(), count(&|session| session.pinning.has_permit())),
+            ("connections that clients hold", core.cx.holders.conns, core.cx.engine.held_conns()),
+            ("permits", core.cx.pins.granted(), count(&|session| session.pinning.has_permit())),
         ]
     }
 }
@@ -93,74 +93,71 @@ fn accounts_of_client(session: &Session) -> [Mismatch; 5] {
 impl Core {
     /// What those that hold something beside clients were counted for.
     fn counted_bytes_of_owners(&self) -> usize {
-        let links: usize = self.engine.links.iter().map(|link| link.counted_bytes).sum();
-        let merges: usize = self.tasks.merges.iter().map(|(_, merge)| merge.counted_bytes).sum();
-        let emulations: usize =
-            self.tasks.emulations.iter().map(|(_, emulation)| emulation.account().0).sum();
-        let fans: usize = self.tasks.fans.iter().map(|(_, fan)| fan.account().0).sum();
-        let replays: usize = self.tasks.replays.iter().map(|(_, replay)| replay.account().0).sum();
+        let links: usize = self.cx.engine.links.iter().map(|link| link.counted_bytes).sum();
+        let merges: usize = self.cx.merges.iter().map(|(_, merge)| merge.counted_bytes).sum();
+        let emulations: usize = self.emulations.slab.iter().map(|(_, emulation)| emulation.account().0).sum();
+        let fans: usize = self.fans.slab.iter().map(|(_, fan)| fan.account().0).sum();
+        let replays: usize = self.execs.replays.iter().map(|(_, replay)| replay.account().0).sum();
         let executions: usize =
-            self.tasks.executions.iter().map(|(_, execution)| execution.account().0).sum();
-        let mixtures: usize = self.tasks.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
-        links + merges + emulations + fans + replays + executions + mixtures + self.retry_queue.account().0
+            self.execs.executions.iter().map(|(_, execution)| execution.account().0).sum();
+        let mixtures: usize = self.execs.mixtures.iter().map(|(_, mixture)| mixture.account().0).sum();
+        links + merges + emulations + fans + replays + executions + mixtures + self.cx.retry_queue.account().0
     }
 
     /// What is left behind by clients, but for what is a client's own.
     fn left_bytes_of_all(&self) -> usize {
-        let scans: usize = self.tasks.scans.iter().map(|(_, scan)| scan.account().0).sum();
+        let scans: usize = self.scans.slab.iter().map(|(_, scan)| scan.account().0).sum();
         let tables = [
             self.subscriptions.topics.account(),
             self.invalidations.readers.account(),
-            self.tasks.repeats.account(),
-            self.pins.account(),
+            self.repeats.account(),
+            self.cx.pins.account(),
         ];
-        let begun =
-            self.invalidations.accounts_of_waiting().chain(self.tasks.inquiries.accounts_of_redirects());
+        let begun = self.invalidations.accounts_of_waiting().chain(self.cx.inquiries.accounts_of_redirects());
         scans + tables.into_iter().chain(begun).map(|(counted, _)| counted).sum::<usize>()
     }
 
     /// Answers that are gathered, and mail. Of mail the receiver may not have taken in, nobody here knows.
     fn account_of_gathered(&self) -> Mismatch {
-        let lines: usize = self.tasks.inquiries.accounts_of_lines().map(|(counted, _)| counted).sum();
-        let mail: usize = self.outside.mail.iter().map(|(_, mail)| mail.counted_bytes()).sum();
-        let (counted, held) = (self.engine.memory.gathered_bytes(), lines + mail);
-        let counted_here = if self.settings.workers > 1 { counted.min(held) } else { counted };
+        let lines: usize = self.cx.inquiries.accounts_of_lines().map(|(counted, _)| counted).sum();
+        let mail: usize = self.cx.outside.mail.iter().map(|(_, mail)| mail.counted_bytes()).sum();
+        let (counted, held) = (self.cx.engine.memory.gathered_bytes(), lines + mail);
+        let counted_here = if self.cx.settings.workers > 1 { counted.min(held) } else { counted };
         ("answers that are gathered, and mail", counted_here, held)
     }
 
     fn accounts_of_owners(&self) -> Vec<Mismatch> {
         let named = |name: &'static str, (counted, held): (usize, usize)| (name, counted, held);
         let mut accounts = Vec::new();
-        for link in &self.engine.links {
+        for link in &self.cx.engine.links {
             accounts.push(("a connection to a node", link.counted_bytes, link.held_bytes()));
             accounts.push(named("a connection's requests", link.account_of_outbox()));
         }
-        for (_, merge) in self.tasks.merges.iter() {
+        for (_, merge) in self.cx.merges.iter() {
             accounts.push(("replies to be merged", merge.counted_bytes, merge.held_bytes()));
             accounts.push(named("values of an MGET", merge.account_of_values()));
         }
-        let emulations = self.tasks.emulations.iter().map(|(_, emulation)| emulation.account());
+        let emulations = self.emulations.slab.iter().map(|(_, emulation)| emulation.account());
         accounts.extend(emulations.map(|account| named("a command over several shards", account)));
-        let fans = self.tasks.fans.iter().map(|(_, fan)| fan.account());
+        let fans = self.fans.slab.iter().map(|(_, fan)| fan.account());
         accounts.extend(fans.map(|account| named("a wait on several shards", account)));
-        let replays = self.tasks.replays.iter().map(|(_, replay)| replay.account());
+        let replays = self.execs.replays.iter().map(|(_, replay)| replay.account());
         accounts.extend(replays.map(|account| named("a transaction in flight", account)));
-        let executions = self.tasks.executions.iter().map(|(_, execution)| execution.account());
+        let executions = self.execs.executions.iter().map(|(_, execution)| execution.account());
         accounts.extend(executions.map(|account| named("a transaction over several shards", account)));
-        let mixtures = self.tasks.mixtures.iter().map(|(_, mixture)| mixture.account());
+        let mixtures = self.execs.mixtures.iter().map(|(_, mixture)| mixture.account());
         accounts.extend(mixtures.map(|account| named("an EXEC that is answered in part here", account)));
-        accounts.extend(self.tasks.scans.iter().map(|(_, scan)| named("a SCAN", scan.account())));
-        let begun =
-            self.invalidations.accounts_of_waiting().chain(self.tasks.inquiries.accounts_of_redirects());
+        accounts.extend(self.scans.slab.iter().map(|(_, scan)| named("a SCAN", scan.account())));
+        let begun = self.invalidations.accounts_of_waiting().chain(self.cx.inquiries.accounts_of_redirects());
         accounts.extend(begun.map(|account| named("what a client is about to track", account)));
-        let lines = self.tasks.inquiries.accounts_of_lines();
+        let lines = self.cx.inquiries.accounts_of_lines();
         accounts.extend(lines.map(|account| named("lines of clients", account)));
-        accounts.push(named("users and their rules", self.logins.users.account()));
-        accounts.push(named("reads that are asked again", self.pins.account()));
-        accounts.push(named("scripts", self.board.scripts.account()));
-        accounts.push(named("requests that were declined", self.retry_queue.account()));
-        accounts.push(named("copies of requests with scripts", self.tasks.repeats.account()));
-        accounts.push(named("spare values", self.tasks.spare_values.account()));
+        accounts.push(named("users and their rules", self.cx.logins.users.account()));
+        accounts.push(named("reads that are asked again", self.cx.pins.account()));
+        accounts.push(named("scripts", self.cx.board.scripts.account()));
+        accounts.push(named("requests that were declined", self.cx.retry_queue.account()));
+        accounts.push(named("copies of requests with scripts", self.repeats.account()));
+        accounts.push(named("spare values", self.cx.spare_values.account()));
         accounts.push(named("subscriptions", self.subscriptions.topics.account()));
         accounts.push(named("keys that were read", self.invalidations.readers.account()));
         accounts

@@ -28,6 +28,9 @@ struct Coming {
 
 impl Proxy {
     pub(super) fn check_progress(&self) -> Result<(), String> {
+        if let Some(effect) = self.core.cx.effects.front() {
+            return Err(format!("an effect was left: {effect:?}"));
+        }
         let coming = self.core.coming();
         for session in self.sessions() {
             if let Some(what) = self.core.why_stuck(session, &coming) {
@@ -82,33 +85,33 @@ impl Core {
     /// or for the next turn.
     fn will_come(&self, session: &Session, place: u32, coming: &Coming) -> bool {
         let goes_on = !session.replies.output().is_empty() || self.is_of_next_turn(session);
-        let is_passed_on = (session.replies.is_relaying() || self.is_laying_in(session)) && goes_on;
+        let is_passed_on = (session.replies.is_relaying() || self.execs.is_laying_in(session)) && goes_on;
         // It goes on when the reply before it has come.
         let is_rest = place != session.replies.front()
-            && session.replies.owed(place).is_some_and(|owed| self.is_laid_in(owed));
+            && session.replies.owed(place).is_some_and(|owed| self.execs.is_laid_in(owed));
         is_rest
             || place == session.replies.front() && is_passed_on
             || coming.places.contains(&(session.conn, place))
     }
 
     fn is_of_next_turn(&self, session: &Session) -> bool {
-        self.engine.todo.clients_of_next_turn.contains(&session.conn)
+        self.cx.engine.todo.clients_of_next_turn.contains(&session.conn)
     }
 
     fn coming(&self) -> Coming {
         let mut coming = Coming::default();
-        for link in &self.engine.links {
+        for link in &self.cx.engine.links {
             link.tickets().for_each(|ticket| coming.add_ticket(link, ticket));
         }
-        self.retry_queue.tickets().for_each(|ticket| coming.add_stray(ticket));
-        coming.places.extend(self.pins.refetched());
+        self.cx.retry_queue.tickets().for_each(|ticket| coming.add_stray(ticket));
+        coming.places.extend(self.cx.pins.refetched());
         coming.places.extend(self.subscriptions.awaited());
-        coming.lessons.extend(self.parsing.learner.waiting());
-        self.tasks.emulations.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
-        self.tasks.fans.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
-        self.tasks.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
+        coming.lessons.extend(self.cx.parsing.learner.waiting());
+        self.emulations.slab.iter().for_each(|(_, emulation)| coming.add_task(emulation.recipient()));
+        self.fans.slab.iter().for_each(|(_, fan)| coming.add_task(fan.recipient()));
+        self.execs.executions.iter().for_each(|(_, execution)| coming.add_task(execution.recipient()));
         self.invalidations.awaited().for_each(|place| coming.add_task(place));
-        for (place, has_barrier) in self.tasks.inquiries.awaited() {
+        for (place, has_barrier) in self.cx.inquiries.awaited() {
             coming.places.insert(place);
             if has_barrier {
                 coming.raise_barrier(place.0);
@@ -143,15 +146,17 @@ impl Core {
             () if session.hold.has(Reason::Pause) && !self.pause.is_on() => {
                 Some("waits for a pause that has ended")
             }
-            () if session.held_up && !self.engine.memory.is_full() => Some("waits for memory that is there"),
+            () if session.held_up && !self.cx.engine.memory.is_full() => {
+                Some("waits for memory that is there")
+            }
             () if self.pin_is_missing(session) => Some("waits for a transfer that does not come"),
             () if !session.replies.is_pending() && session.pinning == Pinning::Turning => {
                 Some("waits for its own replies")
             }
-            () if is_open && !has_future && session.paused && self.may_receive(session) => {
+            () if is_open && !has_future && session.paused && self.cx.may_receive(session) => {
                 Some("is not read from without a cause")
             }
-            () if session.is_blocked() && session.paused && self.may_receive(session) => {
+            () if session.is_blocked() && session.paused && self.cx.may_receive(session) => {
                 Some("waits, and its end would not be seen")
             }
             () if is_open && !has_future && session.input.has_unread && self.may_read_on(session) => {
@@ -167,10 +172,10 @@ impl Core {
         let is_barrier = |owed: &Owed| match *owed {
             Owed::Task(TaskId::Mixture(_)) | Owed::Task(TaskId::Login(_)) => true,
             Owed::Task(TaskId::Execution(id)) => {
-                self.tasks.executions.get(id).is_some_and(|execution| execution.has_mixture())
+                self.execs.executions.get(id).is_some_and(|execution| execution.has_mixture())
             }
             Owed::Task(TaskId::Replay(id)) => {
-                self.tasks.replays.get(id).is_some_and(|replay| replay.has_mixture())
+                self.execs.replays.get(id).is_some_and(|replay| replay.has_mixture())
             }
             _ => false,
         };
@@ -178,16 +183,17 @@ impl Core {
     }
 
     fn may_read_on(&self, session: &Session) -> bool {
-        session.may_read(&self.engine.limits) && !self.engine.memory.is_full()
+        session.may_read(&self.cx.engine.limits) && !self.cx.engine.memory.is_full()
     }
 
     /// Whether `session` waits for a permit or has one, and nobody knows.
     fn pin_is_missing(&self, session: &Session) -> bool {
         let Some(id) = session.pinning.id() else { return false };
-        let Some(pin) = self.pins.get(id) else { return true };
+        let Some(pin) = self.cx.pins.get(id) else { return true };
         match session.pinning {
             Pinning::Waiting(_) => {
-                !self.pins.is_in_line(id) || self.pins.granted() < self.engine.limits.pinned_clients_max
+                !self.cx.pins.is_in_line(id)
+                    || self.cx.pins.granted() < self.cx.engine.limits.pinned_clients_max
             }
             Pinning::Busy(_) => !session.replies.is_pending() && pin.upload.is_none(),
             Pinning::Ready(_) | Pinning::Turning | Pinning::No => false,
@@ -205,13 +211,13 @@ impl Core {
 
     /// Whether each task waits for as many answers as are on their way.
     fn check_tasks(&self, coming: &Coming) -> Result<(), String> {
-        for (id, emulation) in self.tasks.emulations.iter() {
+        for (id, emulation) in self.emulations.slab.iter() {
             let answers = coming.answers.get(&id).copied().unwrap_or_default();
             if emulation.questions_left() != answers {
                 return Err(format!("{answers} answers are on their way to {emulation:?}"));
             }
         }
-        for (id, execution) in self.tasks.executions.iter() {
+        for (id, execution) in self.execs.executions.iter() {
             let results = coming.results.get(&id).copied().unwrap_or_default();
             if execution.results_left() != results {
                 return Err(format!("{results} results are on their way to {execution:?}"));
@@ -222,7 +228,7 @@ impl Core {
 
     /// Whether what waits to be sent to nodes is sent when they take it.
     fn check_links(&self) -> Result<(), String> {
-        let stuck = self.engine.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
+        let stuck = self.cx.engine.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
         stuck.map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
     }
 }

@@ -14,12 +14,17 @@
 //! clients: between them, the node decides.
 
 use super::{Emulation, Plan};
-use crate::core::Core;
+use crate::context::Context;
+use crate::emulate;
+use crate::emulate::Emulations;
 use crate::errors;
 use crate::errors::Lost;
 use crate::event::Notice;
 use crate::features::{Owed, Session, TaskId};
-use crate::proxy::{Peer, Proxy};
+use crate::held;
+use crate::outcome::Effect;
+use crate::peers::Peer;
+use crate::peers::Peers;
 use crate::session::Reason;
 use resp::encode;
 use resp::reply::is_error;
@@ -137,7 +142,7 @@ pub(crate) struct Waits {
     /// Of those that do not wait for ever.
     deadlines: BTreeSet<(Instant, Id)>,
     /// Their keys have changed, and nothing was done about it yet.
-    woken: VecDeque<Id>,
+    pub woken: VecDeque<Id>,
 }
 
 impl Waits {
@@ -203,90 +208,98 @@ impl Waits {
     }
 }
 
-impl Core {
-    /// The plan has found nothing. True if its client waits on; false if its time is up.
-    pub(super) fn wait_on_keys(&mut self, id: Id) -> bool {
-        let Some(wait) = self.tasks.emulations.get_mut(id).and_then(|emulation| emulation.plan.wait_mut())
-        else {
-            return false;
-        };
-        if wait.deadline <= self.engine.now {
-            return false;
-        }
-        let mut looks_again = wait.has_changes();
-        if self.tasks.waits.join(id, wait) {
-            // Something may have come since it looked.
-            wait.changed = Changed::All;
-            let shards = wait.shards();
-            looks_again = self.hear_of_changes(shards);
-        }
-        if looks_again {
-            self.tasks.waits.woken.push_back(id);
-        }
-        true
-    }
-
+impl Emulations {
     /// The plan does not wait any more. Elements that it leaves are for the next client.
     pub(super) fn leave_waits(&mut self, id: Id, plan: &Plan) {
         let Some(wait) = plan.wait() else { return };
-        if self.tasks.waits.leave(id, wait) {
+        if self.waits.leave(id, wait) {
             wait.unserved(&plan.in_hand()).iter().for_each(|key| self.wake(key));
         }
     }
 
     /// `key` has changed: the client that has waited longest for it may get an element.
     pub(crate) fn wake(&mut self, key: &[u8]) {
-        for id in self.tasks.waits.first_of_each_kind(key) {
+        for id in self.waits.first_of_each_kind(key) {
             if let Some(wait) = self.key_wait(id) {
                 wait.note_changed(key);
-                self.tasks.waits.woken.push_back(id);
+                self.waits.woken.push_back(id);
             }
         }
     }
 
     /// Any key may have changed.
     pub(crate) fn wake_all(&mut self) {
-        for id in self.tasks.waits.all() {
+        for id in self.waits.all() {
             if let Some(wait) = self.key_wait(id) {
                 wait.changed = Changed::All;
-                self.tasks.waits.woken.push_back(id);
+                self.waits.woken.push_back(id);
             }
         }
     }
 
     fn key_wait(&mut self, id: Id) -> Option<&mut KeyWait> {
-        self.tasks.emulations.get_mut(id)?.plan.wait_mut()
-    }
-
-    /// The plan that `session` waits for, if it waits for an element of several shards.
-    pub(crate) fn waiting_pop(&self, session: &Session) -> Option<Id> {
-        match session.replies.front_owed() {
-            Some(Owed::Task(TaskId::Emulation(id))) if session.wait.is_seen => Some(id),
-            _ => None,
-        }
+        self.slab.get_mut(id)?.plan.wait_mut()
     }
 
     /// The client that waits for plan `id` will send no more.
-    pub(crate) fn abandon_pop(&mut self, session: &mut Session, id: Id) {
-        self.leave_emulation(id);
-        self.set_waiting(session, None);
+    pub(crate) fn abandon_pop(&mut self, cx: &mut Context, session: &mut Session, id: Id) {
+        self.leave_emulation(cx, id);
+        held::set_waiting(cx, session, None);
         session.hold.remove(Reason::Order);
         session.replies.forget_pending();
-        self.count_waiting(session);
+        cx.count_waiting(session);
     }
 }
 
-impl Proxy {
-    /// Goes on with the plans whose keys have changed. While clients are paused, nothing is popped. False if nothing was done.
-    pub(crate) fn serve_woken(&mut self) -> bool {
-        let mut serves = false;
-        while !self.core.pause.is_on()
-            && let Some(id) = self.core.tasks.waits.woken.pop_front()
+impl Emulations {
+    /// The plan has found nothing. True if its client waits on; false if its time is up.
+    pub(super) fn wait_on_keys(&mut self, cx: &mut Context, id: Id) -> bool {
+        let Some(wait) = self.slab.get_mut(id).and_then(|emulation| emulation.plan.wait_mut()) else {
+            return false;
+        };
+        if wait.deadline <= cx.engine.now {
+            return false;
+        }
+        if self.waits.join(id, wait) {
+            // Something may have come since it looked: it looks again as soon as nodes tell of changes.
+            wait.changed = Changed::All;
+            cx.effects.push_back(Effect::HearOfChanges(id, wait.shards()));
+        } else if wait.has_changes() {
+            self.waits.woken.push_back(id);
+        }
+        true
+    }
+}
+
+/// The plan that `session` waits for, if it waits for an element of several shards.
+pub(crate) fn waiting_pop(session: &Session) -> Option<Id> {
+    match session.replies.front_owed() {
+        Some(Owed::Task(TaskId::Emulation(id))) if session.wait.is_seen => Some(id),
+        _ => None,
+    }
+}
+
+impl Emulations {
+    /// The client of plan `id` waits, and all can see that.
+    pub(super) fn show_wait_for_key(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
+        let Some(emulation) = self.slab.get(id) else { return };
+        if emulation.plan.is_waiting()
+            && let Some(Peer::Client(session)) = peers.get_mut(emulation.conn)
         {
-            let Some(emulation) = self.core.tasks.emulations.get_mut(id) else { continue };
+            held::show_waiting(cx, session);
+        }
+    }
+}
+
+impl Emulations {
+    /// Goes on with the plans whose keys have changed. False if nothing was done.
+    pub(crate) fn serve_woken(&mut self, cx: &mut Context, peers: &mut Peers) -> bool {
+        let mut serves = false;
+        while let Some(id) = self.waits.woken.pop_front() {
+            let Some(emulation) = self.slab.get_mut(id) else { continue };
             if let Some(questions) = emulation.plan.look_again() {
-                self.core.ask(id, questions);
-                self.advance_emulation(id);
+                self.ask(cx, id, questions);
+                self.advance_emulation(cx, peers, id);
                 serves = true;
             }
         }
@@ -294,18 +307,24 @@ impl Proxy {
     }
 
     /// Answers those who have waited long enough.
-    pub(crate) fn end_late_waits(&mut self) {
-        while let Some(&(deadline, id)) = self.core.tasks.waits.deadlines.first()
-            && deadline <= self.core.engine.now
+    pub(crate) fn end_late_waits(&mut self, cx: &mut Context, peers: &mut Peers) {
+        while let Some(&(deadline, id)) = self.waits.deadlines.first()
+            && deadline <= cx.engine.now
         {
-            self.core.tasks.waits.deadlines.remove(&(deadline, id));
-            self.end_wait_for_key(id, None);
+            self.waits.deadlines.remove(&(deadline, id));
+            self.end_wait_for_key(cx, peers, id, None);
         }
     }
 
     /// The client of plan `id` waits no longer than for what is in flight. It gets `error`, or is told that nothing came.
-    pub(crate) fn end_wait_for_key(&mut self, id: Id, error: Option<&str>) {
-        let Some(emulation) = self.core.tasks.emulations.get_mut(id) else { return };
+    pub(crate) fn end_wait_for_key(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        id: Id,
+        error: Option<&str>,
+    ) {
+        let Some(emulation) = self.slab.get_mut(id) else { return };
         let is_waiting = emulation.plan.is_waiting();
         let Some(wait) = emulation.plan.wait_mut() else { return };
         let verdict = error.map_or_else(|| wait.nothing(), errors::reply);
@@ -313,53 +332,48 @@ impl Proxy {
             wait.verdict.get_or_insert(verdict);
             return;
         }
-        if let Some(emulation) = self.core.forget_emulation(id) {
-            self.answer_emulation(emulation, &verdict);
+        if let Some(emulation) = self.forget_emulation(cx, id) {
+            emulate::answer_emulation(cx, peers, emulation, verdict);
         }
     }
 
     /// `shard` does not tell of changes: no client can wait for its keys.
-    pub(crate) fn end_waits_for(&mut self, shard: ShardId, reason: &str) {
-        let name = self.core.engine.shard_name(shard).to_owned();
+    pub(crate) fn end_waits_for(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        shard: ShardId,
+        reason: &str,
+    ) {
+        let name = cx.engine.shard_name(shard).to_owned();
         let text = Lost::NotSent { shard: name, reason: reason.to_owned() }.text();
-        for id in self.core.tasks.waits.all() {
-            if self.core.key_wait(id).is_some_and(|wait| wait.shards().contains(&shard)) {
-                self.end_wait_for_key(id, Some(&text));
+        for id in self.waits.all() {
+            if self.key_wait(id).is_some_and(|wait| wait.shards().contains(&shard)) {
+                self.end_wait_for_key(cx, peers, id, Some(&text));
             }
         }
     }
 
-    /// Keys may be on other shards than before.
-    pub(crate) fn follow_keys(&mut self) {
-        let topology = Arc::clone(&self.core.engine.topology);
+    /// Keys may be on other shards than before. Returns the shards whose nodes are to tell of changes.
+    pub(crate) fn follow_keys(&mut self, cx: &mut Context) -> BTreeSet<ShardId> {
+        let topology = Arc::clone(&cx.engine.topology);
         let mut shards = BTreeSet::new();
-        for id in self.core.tasks.waits.all() {
-            let Some(wait) = self.core.key_wait(id) else { continue };
+        for id in self.waits.all() {
+            let Some(wait) = self.key_wait(id) else { continue };
             wait.keys.iter_mut().for_each(|key| key.shard = topology.shard_of(&key.name));
             shards.extend(wait.shards());
         }
-        self.core.hear_of_changes(shards);
-        self.core.wake_all();
+        self.wake_all();
+        shards
     }
+}
 
-    /// The client of `emulation` has gone: if an element was to be put back and was not, the log says so.
-    pub(super) fn note_unreturned(&mut self, emulation: &Emulation, reply: &[u8]) {
-        if let Plan::Pop(pop) = &emulation.plan
-            && let Some(shard) = pop.returns_to().filter(|_| is_error(reply))
-        {
-            let shard = self.core.engine.shard_name(shard).to_owned();
-            self.core.notice(Notice::ElementNotReturned { shard });
-        }
-    }
-
-    /// The client of plan `id` waits, and all can see that.
-    pub(super) fn show_wait_for_key(&mut self, id: Id) {
-        let core = &mut self.core;
-        let Some(emulation) = core.tasks.emulations.get(id) else { return };
-        if emulation.plan.is_waiting()
-            && let Some(Peer::Client(session)) = self.peers.get_mut(emulation.conn)
-        {
-            core.show_waiting(session);
-        }
+/// The client of `emulation` has gone: if an element was to be put back and was not, the log says so.
+pub(super) fn note_unreturned(cx: &mut Context, emulation: &Emulation, reply: &[u8]) {
+    if let Plan::Pop(pop) = &emulation.plan
+        && let Some(shard) = pop.returns_to().filter(|_| is_error(reply))
+    {
+        let shard = cx.engine.shard_name(shard).to_owned();
+        cx.notice(Notice::ElementNotReturned { shard });
     }
 }

@@ -19,17 +19,17 @@
 //! A client of one Redis that dies or is replaced notices: it loses its connection, and must ask itself what became of its
 //! writes. Here it does not, and the node that answers next may never have seen them. So it is told once, by an error.
 
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors;
 use crate::features::{Asked, Owner, Session, TaskKind};
 use crate::held::fan::Answers;
+use crate::held::fan::Fans;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use resp::reply::{as_integer, elements, is_error};
 use resp::{Request, encode};
-use std::collections::BTreeSet;
 use std::time::Duration;
-use stdx::{Id, Instant, append};
+use stdx::{Id, append};
 use topology::Address;
 
 const ABOUT_WAITAOF: &[u8] = b"*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$7\r\nWAITAOF\r\n";
@@ -73,76 +73,54 @@ impl Acknowledged {
     }
 }
 
-/// Who may have lost writes with a primary.
-#[derive(Debug, Default)]
-pub(crate) struct Losses {
-    /// When a primary was lost or replaced last, or the connection to it.
-    last_at: Option<Instant>,
-    /// The clients that were there then and have been told since, by their numbers.
-    told: BTreeSet<u64>,
-}
-
-impl Losses {
-    /// A primary was lost or replaced, or the connection to it.
-    pub(crate) fn note(&mut self, now: Instant) {
-        self.last_at = Some(now);
-        self.told.clear();
-    }
-
-    /// Whether the client of `session` is to be told; then it counts as told.
-    fn concern(&mut self, session: &Session) -> bool {
-        self.last_at.is_some_and(|last_at| session.origin.created_at <= last_at)
-            && self.told.insert(session.origin.client)
-    }
-}
-
-impl Core {
+impl Fans {
     /// Sends WAIT or WAITAOF to all shards; they may answer `patience` later than to other requests.
     pub(crate) fn wait_for_replicas(
         &mut self,
+        cx: &mut Context,
         session: &mut Session,
         request: &Request<'_>,
         patience: Duration,
     ) {
-        if self.holders.losses.concern(session) {
-            return self.refuse(session, errors::PRIMARY_LOST);
+        if cx.holders.losses.concern(session) {
+            return cx.refuse(session, errors::PRIMARY_LOST);
         }
         // Nothing was written to a shard without slots, which may not even have replicas.
-        let shards = self.engine.topology.owners();
+        let shards = cx.engine.topology.owners();
         let answers = Answers::Replicas(Acknowledged::default());
-        self.wait_on_several(session, &shards, answers, patience, |out, _| append(out, request.bytes));
+        self.wait_on_several(cx, session, &shards, answers, patience, |out, _| append(out, request.bytes));
     }
 }
 
-impl Core {
-    /// Has the connection `ix` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
-    pub(crate) fn ask_mark(&mut self, ix: LinkIx, fan: Id, part: u32) {
-        let link = &mut self.engine.links[ix];
-        if matches!(self.engine.topology.node(link.node).address, Address::Embedded(_)) {
-            link.features.knows_waitaof = Some(false);
-        }
-        let asked = |owner| Asked { conn: fan, place: 0, part, owner, kept: Kept::NO };
-        match link.features.knows_waitaof {
-            Some(false) => return,
-            Some(true) => {}
-            None => self.engine.enqueue_on(ix, ABOUT_WAITAOF, asked(Owner::Task(TaskKind::Waitaof))),
-        }
-        self.engine.enqueue_on(ix, MARK, asked(Owner::Task(TaskKind::Mark)));
-    }
-
-    /// The node at the end of the connection `ix` has said whether it knows WAITAOF, or that it cannot tell now.
-    pub(crate) fn note_waitaof(&mut self, ix: LinkIx, reply: &[u8]) {
-        let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
-        self.engine.links[ix].features.knows_waitaof = (!is_error(reply)).then_some(knows);
-    }
-
+impl Fans {
     /// The connection `ix` counts as one that has written, or not: then what WAIT says there means nothing.
-    pub(crate) fn note_mark(&mut self, ix: LinkIx, fan: Id, reply: &[u8]) {
-        if is_error(reply) && self.engine.links[ix].features.knows_waitaof != Some(false) {
+    pub(crate) fn note_mark(&mut self, cx: &mut Context, ix: LinkIx, fan: Id, reply: &[u8]) {
+        if is_error(reply) && cx.engine.links[ix].features.knows_waitaof != Some(false) {
             let text = String::from_utf8_lossy(reply);
-            self.fail_fan(fan, &errors::not_marked(text.trim_matches(['-', '\r', '\n'])));
+            self.fail_fan(cx, fan, &errors::not_marked(text.trim_matches(['-', '\r', '\n'])));
         }
     }
+}
+
+/// Has the connection `ix` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
+pub(crate) fn ask_mark(cx: &mut Context, ix: LinkIx, fan: Id, part: u32) {
+    let link = &mut cx.engine.links[ix];
+    if matches!(cx.engine.topology.node(link.node).address, Address::Embedded(_)) {
+        link.features.knows_waitaof = Some(false);
+    }
+    let asked = |owner| Asked { conn: fan, place: 0, part, owner, kept: Kept::NO };
+    match link.features.knows_waitaof {
+        Some(false) => return,
+        Some(true) => {}
+        None => cx.engine.enqueue_on(ix, ABOUT_WAITAOF, asked(Owner::Task(TaskKind::Waitaof))),
+    }
+    cx.engine.enqueue_on(ix, MARK, asked(Owner::Task(TaskKind::Mark)));
+}
+
+/// The node at the end of the connection `ix` has said whether it knows WAITAOF, or that it cannot tell now.
+pub(crate) fn note_waitaof(cx: &mut Context, ix: LinkIx, reply: &[u8]) {
+    let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
+    cx.engine.links[ix].features.knows_waitaof = (!is_error(reply)).then_some(knows);
 }
 
 #[cfg(test)]

@@ -22,20 +22,25 @@
 //! Nothing is lost to a shard that does not answer in time. What a shard has given is always told, so `$` means what it means in Redis.
 
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors::{self, Lost};
 use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
+use crate::held;
+use crate::held::acknowledged;
 use crate::held::acknowledged::Acknowledged;
-use crate::held::streams::Streams;
+use crate::held::entries::Streams;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
-use crate::proxy::{Peer, Proxy};
-use crate::replies::Outcome;
+use crate::outcome::Outcome;
+use crate::outcome::{Effect, TaskEnd};
+use crate::peers::Peer;
+use crate::peers::Peers;
 use crate::session::Reason;
 use command::Number;
 use resp::reply::is_error;
 use std::time::Duration;
 use stdx::Id;
+use stdx::Slab;
 use topology::ShardId;
 
 /// One request over several shards, until it is answered.
@@ -188,30 +193,37 @@ impl Fan {
     }
 }
 
-impl Core {
+/// The commands that wait on several shards.
+#[derive(Debug, Default)]
+pub(crate) struct Fans {
+    pub slab: Slab<Fan>,
+}
+
+impl Fans {
     /// Sends each of `shards` its part, which `write_part` appends; it may be answered `patience` later than other
     /// requests. If a shard is down, nothing is sent.
     pub(crate) fn wait_on_several(
         &mut self,
+        cx: &mut Context,
         session: &mut Session,
         shards: &[ShardId],
         answers: Answers,
         patience: Duration,
         write_part: impl Fn(&mut Vec<u8>, u32),
     ) {
-        let nodes = match self.hold_all(session, shards) {
+        let nodes = match hold_all(cx, session, shards) {
             Ok(nodes) => nodes,
-            Err(lost) => return self.refuse(session, &lost.text()),
+            Err(lost) => return cx.refuse(session, &lost.text()),
         };
         let needs_marks = answers.are_of_each_node();
         // As for one who waits on one shard.
-        self.unpin(session);
-        let id = self.tasks.fans.insert(Fan {
+        cx.unpin(session);
+        let id = self.slab.insert(Fan {
             conn: session.conn,
             place: session.replies.next_place(),
             resp3: session.resp3,
-            command: self.engine.asking,
-            asked_us: self.engine.now_us,
+            command: cx.engine.asking,
+            asked_us: cx.engine.now_us,
             parts: nodes.iter().map(|&ix| Part::Waits { link: ix, is_seen: false }).collect(),
             is_ending: false,
             answers,
@@ -219,56 +231,35 @@ impl Core {
             failure: None,
             counted_bytes: 0,
         });
-        let mut bytes = self.engine.pool.take();
+        let mut bytes = cx.engine.pool.take();
         for (part, &ix) in (0..).zip(&nodes) {
-            self.ask_name(ix);
+            held::ask_name(cx, ix);
             if needs_marks {
-                self.ask_mark(ix, id, part);
+                acknowledged::ask_mark(cx, ix, id, part);
             }
             bytes.clear();
             write_part(&mut bytes, part);
             let asked = Asked { conn: id, place: 0, part, owner: Owner::Task(TaskKind::Fan), kept: Kept::NO };
-            self.engine.enqueue_on(ix, &bytes, asked);
-            self.engine.set_deadline(ix, self.engine.now + self.engine.limits.request_timeout + patience);
+            cx.engine.enqueue_on(ix, &bytes, asked);
+            cx.engine.set_deadline(ix, cx.engine.now + cx.engine.limits.request_timeout + patience);
         }
-        self.engine.pool.give(bytes);
-        self.recount_fan(id);
+        cx.engine.pool.give(bytes);
+        self.recount_fan(cx, id);
         session.replies.reserve(Owed::Task(TaskId::Fan(id)));
         session.hold.add(Reason::Order);
-        self.set_waiting(session, nodes.first().copied());
+        held::set_waiting(cx, session, nodes.first().copied());
     }
 
-    fn recount_fan(&mut self, id: Id) {
-        if let Some(fan) = self.tasks.fans.get_mut(id) {
+    fn recount_fan(&mut self, cx: &mut Context, id: Id) {
+        if let Some(fan) = self.slab.get_mut(id) {
             let holds = fan.answers.held_bytes();
-            self.engine.memory.recount(&mut fan.counted_bytes, holds);
+            cx.engine.memory.recount(&mut fan.counted_bytes, holds);
         }
-    }
-
-    /// A connection to each of `shards`, or none at all.
-    fn hold_all(&mut self, session: &Session, shards: &[ShardId]) -> Result<Vec<LinkIx>, Lost> {
-        let mut nodes = Vec::with_capacity(shards.len());
-        for &shard in shards {
-            match self.hold(session, shard) {
-                Ok(node) => nodes.push(node),
-                Err(lost) => {
-                    nodes.into_iter().for_each(|node| self.let_go_of(node));
-                    return Err(lost);
-                }
-            }
-        }
-        Ok(nodes)
-    }
-
-    /// The connection is not held any more.
-    pub(crate) fn let_go_of(&mut self, ix: LinkIx) {
-        self.engine.links[ix].features.held_by = None;
-        self.return_held(ix);
     }
 
     /// The node at the end of the connection `at` has its part of `session`'s request.
-    pub(crate) fn note_part_waits(&mut self, session: &mut Session, id: Id, at: LinkIx) {
-        let Some(fan) = self.tasks.fans.get_mut(id) else { return };
+    pub(crate) fn note_part_waits(&mut self, cx: &mut Context, session: &mut Session, id: Id, at: LinkIx) {
+        let Some(fan) = self.slab.get_mut(id) else { return };
         for part in &mut fan.parts {
             if let Part::Waits { link, is_seen } = part {
                 *is_seen |= *link == at;
@@ -277,49 +268,49 @@ impl Core {
         let is_seen = |part: &Part| matches!(part, Part::Waits { is_seen: true, .. } | Part::Ended);
         let (all_are_seen, is_ending) = (fan.parts.iter().all(is_seen), fan.is_ending);
         if all_are_seen {
-            self.show_waiting(session);
+            held::show_waiting(cx, session);
         }
         if is_ending {
-            self.end_part(at);
+            end_part(cx, at);
         }
     }
 
     /// Whether another node cannot answer for the one that was asked.
     pub(crate) fn needs_each_node(&self, id: Id) -> bool {
-        self.tasks.fans.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
+        self.slab.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
     }
 
     /// The client whose request is to be sent again to another node, as far as `part` is concerned.
     pub(crate) fn client_of_parked(&self, id: Id, part: u32) -> Option<ConnId> {
-        let fan = self.tasks.fans.get(id)?;
+        let fan = self.slab.get(id)?;
         (fan.parts[part as usize] == Part::Parked && !fan.is_ending).then_some(fan.conn)
     }
 
     /// The part was sent again, on the connection `ix`.
     pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, ix: LinkIx) {
-        if let Some(fan) = self.tasks.fans.get_mut(id) {
+        if let Some(fan) = self.slab.get_mut(id) {
             fan.parts[part as usize] = Part::Waits { link: ix, is_seen: false };
         }
     }
 
     /// The client has gone: what it held is closed, and nothing else can come of it.
-    pub(crate) fn leave_fan(&mut self, id: Id) {
-        let Some(mut fan) = self.tasks.fans.remove(id) else { return };
-        self.engine.memory.recount(&mut fan.counted_bytes, 0);
-        self.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::link));
+    pub(crate) fn leave_fan(&mut self, cx: &mut Context, id: Id) {
+        let Some(mut fan) = self.slab.remove(id) else { return };
+        cx.engine.memory.recount(&mut fan.counted_bytes, 0);
+        cx.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::link));
     }
 
     /// No answer can be told any more, but `error`.
-    pub(crate) fn fail_fan(&mut self, id: Id, error: &str) {
-        if let Some(fan) = self.tasks.fans.get_mut(id) {
+    pub(crate) fn fail_fan(&mut self, cx: &mut Context, id: Id, error: &str) {
+        if let Some(fan) = self.slab.get_mut(id) {
             fan.error.get_or_insert_with(|| errors::reply(error));
-            self.end_fan(id);
+            self.end_fan(cx, id);
         }
     }
 
     /// All parts are let go that still wait.
-    fn end_fan(&mut self, id: Id) {
-        let Some(fan) = self.tasks.fans.get_mut(id) else { return };
+    fn end_fan(&mut self, cx: &mut Context, id: Id) {
+        let Some(fan) = self.slab.get_mut(id) else { return };
         if std::mem::replace(&mut fan.is_ending, true) {
             return;
         }
@@ -328,108 +319,129 @@ impl Core {
                 *part = Part::Ended;
             }
         }
-        let late_at =
-            self.engine.now + if fan.needs_all() { self.engine.limits.request_timeout } else { ENDING };
+        let late_at = cx.engine.now + if fan.needs_all() { cx.engine.limits.request_timeout } else { ENDING };
         for part in fan.parts.clone() {
             let Part::Waits { link: ix, is_seen } = part else { continue };
-            self.engine.links[ix].hurry(late_at);
-            self.engine.check_at = self.engine.check_at.min(late_at);
+            cx.engine.links[ix].hurry(late_at);
+            cx.engine.check_at = cx.engine.check_at.min(late_at);
             if is_seen {
-                self.end_part(ix);
+                end_part(cx, ix);
             }
         }
     }
 
-    /// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
-    fn end_part(&mut self, ix: LinkIx) {
-        let link = &self.engine.links[ix];
-        let (profile, id) = (link.profile, link.node);
-        let (Some(name), Some(conn)) = (link.features.name.known(), link.conn()) else { return };
-        let asked = Asked {
-            conn,
-            place: 0,
-            part: ix.to_u32(),
-            owner: Owner::Task(TaskKind::Unblock),
-            kept: Kept::NO,
-        };
-        if self.ask_to_unblock((profile, id), name, false, asked) {
-            self.engine.links[ix].features.is_unblocked = true;
-        }
-    }
-
-    /// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `ix`; or nobody knows.
-    pub(crate) fn end_unblock(&mut self, conn: ConnId, ix: LinkIx, outcome: &Outcome<'_>) {
-        let link = &mut self.engine.links[ix];
-        if link.conn() != Some(conn) {
-            return;
-        }
-        // A user of the nodes may not be allowed to.
-        if matches!(outcome, Outcome::Lost(_)) || matches!(outcome, Outcome::Reply(reply) if is_error(reply))
-        {
-            return self.pins.doomed.push(ix);
-        }
-        link.features.is_unblocked = false;
-        if link.features.held_by.is_none() {
-            self.return_held(ix);
-        }
-    }
-
     /// What came of `part`. True if it was the last.
-    fn take_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) -> bool {
+    fn take_part(&mut self, cx: &mut Context, id: Id, part: u32, outcome: Outcome<'_>) -> bool {
         let is_lost = matches!(outcome, Outcome::Lost(_));
-        let Some(fan) = self.tasks.fans.get_mut(id) else { return false };
+        let Some(fan) = self.slab.get_mut(id) else { return false };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Ended);
         if was == Part::Ended {
             return false;
         }
         // Who was unblocked there by another client, or by us at the end, waits no more at all.
-        let was_sought = was.link().is_some_and(|ix| self.engine.links[ix].features.is_sought);
+        let was_sought = was.link().is_some_and(|ix| cx.engine.links[ix].features.is_sought);
         let ends = fan.absorb(part, outcome) | was_sought;
         let holds = fan.answers.held_bytes();
-        self.engine.memory.recount(&mut fan.counted_bytes, holds);
+        cx.engine.memory.recount(&mut fan.counted_bytes, holds);
         // A lost connection is given up by whoever found that out.
         if let Some(ix) = was.link().filter(|_| !is_lost) {
-            self.let_go_of(ix);
+            let_go_of(cx, ix);
         }
         if ends {
-            self.end_fan(id);
+            self.end_fan(cx, id);
         }
-        self.tasks.fans.get(id).is_some_and(|fan| fan.parts.iter().all(|part| *part == Part::Ended))
+        self.slab.get(id).is_some_and(|fan| fan.parts.iter().all(|part| *part == Part::Ended))
     }
 }
 
-impl Proxy {
+/// A connection to each of `shards`, or none at all.
+fn hold_all(cx: &mut Context, session: &Session, shards: &[ShardId]) -> Result<Vec<LinkIx>, Lost> {
+    let mut nodes = Vec::with_capacity(shards.len());
+    for &shard in shards {
+        match held::hold(cx, session, shard) {
+            Ok(node) => nodes.push(node),
+            Err(lost) => {
+                nodes.into_iter().for_each(|node| let_go_of(cx, node));
+                return Err(lost);
+            }
+        }
+    }
+    Ok(nodes)
+}
+
+/// The connection is not held any more.
+pub(crate) fn let_go_of(cx: &mut Context, ix: LinkIx) {
+    cx.engine.links[ix].features.held_by = None;
+    held::return_held(cx, ix);
+}
+
+/// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
+fn end_part(cx: &mut Context, ix: LinkIx) {
+    let link = &cx.engine.links[ix];
+    let (profile, id) = (link.profile, link.node);
+    let (Some(name), Some(conn)) = (link.features.name.known(), link.conn()) else { return };
+    let asked =
+        Asked { conn, place: 0, part: ix.to_u32(), owner: Owner::Task(TaskKind::Unblock), kept: Kept::NO };
+    if held::ask_to_unblock(cx, (profile, id), name, false, asked) {
+        cx.engine.links[ix].features.is_unblocked = true;
+    }
+}
+
+/// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `ix`; or nobody knows.
+pub(crate) fn end_unblock(cx: &mut Context, conn: ConnId, ix: LinkIx, outcome: &Outcome<'_>) {
+    let link = &mut cx.engine.links[ix];
+    if link.conn() != Some(conn) {
+        return;
+    }
+    // A user of the nodes may not be allowed to.
+    if matches!(outcome, Outcome::Lost(_)) || matches!(outcome, Outcome::Reply(reply) if is_error(reply)) {
+        return cx.pins.doomed.push(ix);
+    }
+    link.features.is_unblocked = false;
+    if link.features.held_by.is_none() {
+        held::return_held(cx, ix);
+    }
+}
+
+impl Fans {
     /// Part `part` was declined: its connection is the next client's, and it waits until it was sent again.
-    pub(crate) fn park_part(&mut self, id: Id, part: u32) {
-        let core = &mut self.core;
-        let Some(fan) = core.tasks.fans.get_mut(id) else { return };
+    pub(crate) fn park_part(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, part: u32) {
+        let Some(fan) = self.slab.get_mut(id) else { return };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Parked);
         let (conn, first) = (fan.conn, fan.first_node());
         if let Some(ix) = was.link() {
-            core.let_go_of(ix);
+            let_go_of(cx, ix);
         }
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            core.set_waiting(session, first);
+        if let Some(Peer::Client(session)) = peers.get_mut(conn) {
+            held::set_waiting(cx, session, first);
         }
     }
+}
 
+impl Fans {
     /// What came of part `part`.
-    pub(crate) fn absorb_part(&mut self, id: Id, part: u32, outcome: Outcome<'_>) {
-        let is_last = self.core.take_part(id, part, outcome);
-        let core = &mut self.core;
-        let Some(fan) = core.tasks.fans.get(id) else { return };
-        let Some(Peer::Client(session)) = self.peers.get_mut(fan.conn) else { return };
+    pub(crate) fn absorb_part(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        id: Id,
+        part: u32,
+        outcome: Outcome<'_>,
+    ) {
+        let is_last = self.take_part(cx, id, part, outcome);
+        let Some(fan) = self.slab.get(id) else { return };
+        let Some(Peer::Client(session)) = peers.get_mut(fan.conn) else { return };
         if !is_last {
             // It is sought on a connection on which it still waits.
             session.wait.on = fan.first_node();
             return;
         }
-        let Some(mut fan) = core.tasks.fans.remove(id) else { return };
-        core.engine.memory.recount(&mut fan.counted_bytes, 0);
-        core.set_waiting(session, None);
-        let mut reply = core.engine.pool.take();
+        let Some(mut fan) = self.slab.remove(id) else { return };
+        cx.engine.memory.recount(&mut fan.counted_bytes, 0);
+        held::set_waiting(cx, session, None);
+        let mut reply = cx.engine.pool.take();
         fan.write(&mut reply);
-        self.end_task((fan.conn, fan.place), (fan.command, fan.asked_us), &reply);
-        self.core.engine.pool.give(reply);
+        let Fan { conn, place, command, asked_us, .. } = fan;
+        cx.effects.push_back(Effect::End(TaskEnd { conn, place, command, asked_us, reply }));
     }
 }

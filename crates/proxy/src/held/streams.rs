@@ -8,88 +8,18 @@
 //! What it reads it does not take, so nothing is lost whatever becomes of a part. `$` is resolved by the shard that has
 //! the stream. With BLOCK, [`crate::held::fan`] waits for the parts.
 
-use crate::core::Core;
+use crate::context::Context;
 use crate::features::Session;
+use crate::held::entries::Streams;
 use crate::held::fan::Answers;
+use crate::held::fan::Fans;
 use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::Keys;
-use resp::reply::{as_bulk, elements, first_len, is_null};
 use resp::{Request, encode};
 use std::time::Duration;
 use stdx::append;
 use topology::ShardId;
-
-/// What several shards have read, as it comes.
-#[derive(Debug)]
-pub(crate) struct Streams {
-    /// The streams in the order of the request: which part each belongs to, and its key.
-    keys: Vec<(u32, Box<[u8]>)>,
-    /// What each part has read: names and entries, as they came.
-    parts: Vec<Vec<u8>>,
-}
-
-impl Streams {
-    /// Those of `request`, of which nothing was read yet.
-    pub(crate) fn new(request: &Request<'_>, keys: &Keys) -> Streams {
-        let names = keys.positions.iter().map(|&position| request.arg(position).into());
-        Streams {
-            keys: keys.part_of_key.iter().copied().zip(names).collect(),
-            parts: vec![Vec::new(); keys.parts.len()],
-        }
-    }
-
-    /// Takes in the reply of `part`. `None` if it is not one to XREAD.
-    pub(crate) fn absorb(&mut self, part: u32, reply: &[u8]) -> Option<()> {
-        if !is_null(reply) {
-            append(&mut self.parts[part as usize], elements(reply)?.rest());
-        }
-        Some(())
-    }
-
-    /// Whether any part has read something.
-    pub(crate) fn has_any(&self) -> bool {
-        self.parts.iter().any(|part| !part.is_empty())
-    }
-
-    /// Bytes that it holds.
-    pub(crate) fn held_bytes(&self) -> usize {
-        let names: usize = self.keys.iter().map(|(_, key)| key.len()).sum();
-        names + self.parts.iter().map(Vec::len).sum::<usize>()
-    }
-
-    /// Appends what was read, in the order of the request's keys. `None` if a part has read what it was not asked for.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, resp3: bool) -> Option<()> {
-        let mut rests: Vec<&[u8]> = self.parts.iter().map(Vec::as_slice).collect();
-        let mut read = Vec::new();
-        for (part, key) in &self.keys {
-            let rest = &mut rests[*part as usize];
-            let len = if resp3 { pair_len(rest) } else { first_len(rest) };
-            let name = match resp3 {
-                true => rest.get(..first_len(rest)),
-                false => elements(rest).and_then(|mut pair| pair.next()),
-            };
-            if name.and_then(as_bulk) == Some(key) {
-                read.push(&rest[..len]);
-                *rest = &rest[len..];
-            }
-        }
-        match read.len() {
-            _ if rests.iter().any(|rest| !rest.is_empty()) => return None,
-            0 => encode::null_array(out, resp3),
-            count if resp3 => encode::map_header(out, count, resp3),
-            count => encode::array_header(out, count),
-        }
-        read.iter().for_each(|bytes| append(out, bytes));
-        Some(())
-    }
-}
-
-/// The length of a name and what stands behind it.
-fn pair_len(values: &[u8]) -> usize {
-    let name = first_len(values);
-    name + first_len(&values[name..])
-}
 
 /// Whether `request`, whose keys are `keys`, has an id for each of them. If not, Redis refuses it: forward it whole.
 pub(crate) fn is_complete(request: &Request<'_>, keys: &Keys) -> bool {
@@ -109,10 +39,11 @@ pub(crate) fn write_part(out: &mut Vec<u8>, request: &Request<'_>, keys: &Keys, 
     }
 }
 
-impl Core {
+impl Fans {
     /// XREAD with BLOCK, which is [complete](is_complete), of streams on several shards.
     pub(crate) fn wait_for_entries(
         &mut self,
+        cx: &mut Context,
         session: &mut Session,
         request: &Request<'_>,
         keys: &Keys,
@@ -121,23 +52,23 @@ impl Core {
         let shards: Vec<ShardId> = keys.parts.iter().map(|part| part.shard).collect();
         let answers = Answers::Streams(Streams::new(request, keys));
         let write_part = |out: &mut Vec<u8>, part| write_part(out, request, keys, part);
-        self.wait_on_several(session, &shards, answers, patience, write_part);
+        self.wait_on_several(cx, session, &shards, answers, patience, write_part);
     }
+}
 
-    /// XREAD without BLOCK, of streams on several shards. All shards must take their part, else none is asked.
-    pub(crate) fn read_streams(&mut self, session: &mut Session, request: &Request<'_>, keys: &mut Keys) {
-        if self.refuse_unless_admitted(session, &mut keys.parts) {
-            return;
-        }
-        for part in 0..keys.parts.len() {
-            let (tail, start) =
-                self.engine.links[keys.parts[part].link].tail(request.bytes.len(), &mut self.engine.pool);
-            write_part(tail, request, keys, part as u32);
-            keys.parts[part].start = start;
-        }
-        let merge = Merge::of_streams(Streams::new(request, keys), keys.parts.len() as u32);
-        self.expect_merge(session, merge.in_profile(self.profiles.kind(session.profile)), keys, Kept::NO);
+/// XREAD without BLOCK, of streams on several shards. All shards must take their part, else none is asked.
+pub(crate) fn read_streams(cx: &mut Context, session: &mut Session, request: &Request<'_>, keys: &mut Keys) {
+    if cx.refuse_unless_admitted(session, &mut keys.parts) {
+        return;
     }
+    for part in 0..keys.parts.len() {
+        let (tail, start) =
+            cx.engine.links[keys.parts[part].link].tail(request.bytes.len(), &mut cx.engine.pool);
+        write_part(tail, request, keys, part as u32);
+        keys.parts[part].start = start;
+    }
+    let merge = Merge::of_streams(Streams::new(request, keys), keys.parts.len() as u32);
+    cx.expect_merge(session, merge.in_profile(cx.profiles.kind(session.profile)), keys, Kept::NO);
 }
 
 #[cfg(test)]

@@ -14,143 +14,37 @@
 //! Writes get its own READONLY there, which libraries know. A node that does not let us ask, or does not know the question, is
 //! taken for what it is named. One that ends the connection when it is asked (twemproxy does) is not asked any more.
 
-use crate::core::Core;
+use crate::ConnId;
+use crate::context::Context;
 use crate::event::Notice;
 use crate::features::{Asked, Link, Owner, TaskKind, Ticket};
 use crate::link::LinkIx;
+use crate::link::inspected::{ENDED_MAX, INFO_REPLICATION, INFO_SERVER, Said};
 use crate::link::kept::Kept;
 use crate::link::proof::Proof;
-use crate::replies::{Fault, Outcome};
-use crate::{ConnId, Proxy};
-use resp::reply::is_error;
-use std::collections::{BTreeMap, BTreeSet};
+use crate::outcome::{Fault, Outcome};
 use std::sync::Arc;
-use stdx::Instant;
 use topology::{Address, NodeId, ShardId};
-
-/// Connections in a row that a node may end when it is asked; then it is not asked any more.
-const ENDED_MAX: u8 = 2;
-/// Run ids that are kept of one node, and told. A longer chain is no use to anybody.
-const RUN_IDS_MAX: usize = 64;
-/// As long as all of Redis's.
-const RUN_ID_LEN: usize = 40;
-
-/// What is asked of a node, in one write.
-pub(crate) const QUESTIONS: &[u8] =
-    b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
-/// How many those are.
-pub(crate) const QUESTIONS_LEN: usize = 2;
-/// The first of them alone.
-const INFO_SERVER: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
-/// The last of them alone.
-const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
-
-/// What is known of nodes.
-#[derive(Debug, Default)]
-pub(crate) struct Inspection {
-    /// Connections in a row that each has ended when it was asked.
-    ended: BTreeMap<NodeId, u8>,
-    /// Those that are replicas though they are named as primaries, each with its primary.
-    replicas: BTreeMap<NodeId, String>,
-    /// Those that tell.
-    telling: BTreeSet<NodeId>,
-    /// Run ids of the processes that requests reach through nodes which are shardis: theirs, and those behind them.
-    behind: BTreeMap<NodeId, BTreeSet<String>>,
-    /// Connections of nodes that are to be refused, with the reasons.
-    unfit: Vec<(LinkIx, String)>,
-    /// The next round of questions is due then.
-    ask_at: Instant,
-}
-
-/// What a node says of itself in one reply.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Said {
-    /// Nothing that matters, or nothing at all.
-    Nothing,
-    /// It is a primary.
-    Primary,
-    /// It is a replica of the node at this address.
-    Replica(String),
-    /// It cannot be meant, for this reason.
-    Unfit(String),
-}
-
-impl Said {
-    /// Reads `reply`; `run_id` is that of this process. Of a node that is named as a replica, its role does not matter.
-    pub(crate) fn read(reply: &[u8], run_id: &str, is_named_replica: bool) -> Said {
-        if is_error(reply) {
-            return Said::Nothing;
-        }
-        let text = String::from_utf8_lossy(reply);
-        let field = |name| field(&text, name);
-        let unfit = |reason: &str| Said::Unfit(reason.to_owned());
-        match field("redis_mode") {
-            Some("cluster") => {
-                return unfit("it is a node of a Redis Cluster; name it with --cluster, not --nodes");
-            }
-            Some("sentinel") => {
-                return unfit("it is a sentinel; name it with --sentinel, and primaries with --master");
-            }
-            _ => {}
-        }
-        if field("run_id") == Some(run_id) {
-            return unfit("it is this shardis itself, a loop; remove it from --nodes");
-        }
-        if behind(&text).is_some_and(|ids| ids.contains(run_id)) {
-            return unfit(
-                "it is a shardis that forwards to this one, a loop; remove one from the --nodes of the other",
-            );
-        }
-        match field("role") {
-            _ if is_named_replica => Said::Nothing,
-            Some("master") => Said::Primary,
-            Some("slave") => {
-                let (host, port) = (field("master_host").unwrap_or("?"), field("master_port").unwrap_or("?"));
-                match field("slave_read_only") {
-                    Some("0") => Said::Unfit(format!(
-                        "it is a replica of {host}:{port} that takes writes and will lose them; name its primary in --nodes"
-                    )),
-                    _ => Said::Replica(format!("{host}:{port}")),
-                }
-            }
-            _ => Said::Nothing,
-        }
-    }
-}
-
-/// What INFO's `text` says in the field `name`.
-fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
-    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
-}
-
-/// The run ids in `text`, what a shardis says of itself: its own, and those of the processes behind it. `None`: another server.
-fn behind(text: &str) -> Option<BTreeSet<String>> {
-    let others = field(text, "shardis_behind")?.split(',');
-    let is_run_id = |id: &&str| id.len() == RUN_ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
-    Some(others.chain(field(text, "run_id")).filter(is_run_id).take(RUN_IDS_MAX).map(str::to_owned).collect())
-}
-
-impl Inspection {
-    /// The run ids of the shardis processes that requests reach from here, with commas between.
-    pub(crate) fn behind(&self) -> String {
-        let ids: BTreeSet<&str> = self.behind.values().flatten().map(String::as_str).collect();
-        ids.into_iter().take(RUN_IDS_MAX).collect::<Vec<_>>().join(",")
-    }
-
-    /// The node `id` has said `reply` of itself.
-    fn note_behind(&mut self, id: NodeId, reply: &[u8]) {
-        if let Some(ids) = behind(&String::from_utf8_lossy(reply)) {
-            self.behind.insert(id, ids);
-        }
-    }
-}
 
 /// Whether the node was asked what it is, and has not answered all of it.
 pub(crate) fn is_inspected(link: &Link) -> bool {
     matches!(link.proving(), Some(Proof::Plain { .. }))
 }
 
-impl Core {
+impl Context {
+    /// What the node `id` must show now.
+    pub(crate) fn proof_of(&self, id: NodeId) -> Proof {
+        let topology = &self.engine.topology;
+        let node = topology.node(id);
+        let is_primary = || node.shard.is_some_and(|shard| topology.shard(shard).primary == Some(id));
+        match &node.identity {
+            Some(identity) => Proof::Identity(Arc::clone(identity)),
+            None if topology.is_discovered() && !topology.is_cluster() && is_primary() => Proof::Primary,
+            None if topology.is_discovered() => Proof::Nothing,
+            None => self.inspection_of(id),
+        }
+    }
+
     /// What the node `id` of a list of nodes is to show.
     pub(crate) fn inspection_of(&self, id: NodeId) -> Proof {
         let node = self.engine.topology.node(id);
@@ -264,66 +158,10 @@ impl Core {
     }
 }
 
-impl Proxy {
-    /// Once a second: refuses nodes that have become unfit, and asks the others.
-    pub(crate) fn inspect_nodes(&mut self) {
-        for (ix, reason) in std::mem::take(&mut self.core.node_health.inspection.unfit) {
-            self.fail_link(ix, Fault::Refused(reason));
-        }
-        self.core.ask_for_roles();
+/// Once a second: refuses nodes that have become unfit, and asks the others.
+pub(crate) fn inspect_nodes(cx: &mut Context) {
+    for (ix, reason) in std::mem::take(&mut cx.node_health.inspection.unfit) {
+        cx.fail_link(ix, Fault::Refused(reason));
     }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_node_says_what_it_is() {
-        let read = |text: &str| Said::read(text.replace(' ', "\r\n").as_bytes(), "me", false);
-        assert_eq!(read("$9 redis_mode:standalone run_id:you"), Said::Nothing);
-        assert_eq!(read("$9 role:master"), Said::Primary);
-        let replica = "$9 role:slave master_host:10.0.0.7 master_port:6379";
-        assert_eq!(read(&format!("{replica} slave_read_only:1")), Said::Replica("10.0.0.7:6379".to_owned()));
-        assert_eq!(read(replica), Said::Replica("10.0.0.7:6379".to_owned()));
-        for unasked in ["-NOPERM redis_mode:cluster", "-ERR", "+OK", "$-1", "$9 role:sentinel"] {
-            assert_eq!(read(unasked), Said::Nothing, "{unasked}");
-        }
-        let unfit = |text: &str| match read(text) {
-            Said::Unfit(reason) => reason,
-            said => panic!("{text}: {said:?}"),
-        };
-        assert!(
-            unfit("$9 redis_mode:cluster")
-                .starts_with("it is a node of a Redis Cluster; name it with --cluster")
-        );
-        assert!(unfit("$9 redis_mode:sentinel").starts_with("it is a sentinel; name it with --sentinel"));
-        assert!(unfit("$9 run_id:me").starts_with("it is this shardis itself"));
-        let (own, other) = ("a".repeat(40), "b".repeat(40));
-        let looped = format!("$9\r\nrun_id:{other}\r\nshardis_behind:{own},{other}\r\n");
-        let said = Said::read(looped.as_bytes(), &own, false);
-        assert!(
-            matches!(said, Said::Unfit(reason) if reason.starts_with("it is a shardis that forwards to this one"))
-        );
-        let writable = unfit(&format!("{replica} slave_read_only:0"));
-        assert!(writable.starts_with("it is a replica of 10.0.0.7:6379 that takes writes"), "{writable}");
-    }
-
-    #[test]
-    fn a_node_that_is_named_as_a_replica_may_be_one() {
-        let replica = b"$9\r\nrole:slave\r\nmaster_host:a\r\nslave_read_only:0\r\n";
-        assert_eq!(Said::read(replica, "me", true), Said::Nothing);
-        assert!(matches!(Said::read(b"$9\r\nredis_mode:cluster\r\n", "me", true), Said::Unfit(_)));
-    }
-
-    #[test]
-    fn a_shardis_names_itself_and_those_behind_it_up_to_a_bound() {
-        let id = |letter: &str| letter.repeat(RUN_ID_LEN);
-        let said = format!("run_id:{}\r\nshardis_behind:{},{}x,\r\n", id("a"), id("b"), id("c"));
-        assert_eq!(behind(&said), Some(BTreeSet::from([id("a"), id("b")])));
-        assert_eq!(behind("run_id:abc\r\n"), None, "a redis-server");
-        let many: Vec<String> = (0..1000).map(|n| format!("{n:040}")).collect();
-        let said = format!("shardis_behind:{}\r\n", many.join(","));
-        assert_eq!(behind(&said).map(|ids| ids.len()), Some(RUN_IDS_MAX));
-    }
+    cx.ask_for_roles();
 }

@@ -9,11 +9,11 @@
 //!                                    INFO: nothing else than what --nodes can name (inspection.rs)?
 //! ```
 
-use crate::core::Core;
-use crate::link::inspection::{self, Said};
+use crate::link::inspected::QUESTIONS;
+use crate::link::inspected::QUESTIONS_LEN;
+use crate::link::inspected::Said;
 use resp::reply::{as_bulk, elements, is_error};
 use std::sync::Arc;
-use topology::NodeId;
 
 /// What is to be shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,7 +44,7 @@ impl engine::features::Proof for Proof {
             Proof::Nothing => b"",
             Proof::Identity(_) => MYID,
             Proof::Primary => ROLE,
-            Proof::Plain { .. } => inspection::QUESTIONS,
+            Proof::Plain { .. } => QUESTIONS,
         }
     }
 
@@ -53,7 +53,7 @@ impl engine::features::Proof for Proof {
         match self {
             Proof::Nothing => 0,
             Proof::Identity(_) | Proof::Primary => 1,
-            Proof::Plain { .. } => inspection::QUESTIONS_LEN,
+            Proof::Plain { .. } => QUESTIONS_LEN,
         }
     }
 
@@ -90,31 +90,17 @@ impl engine::features::Proof for Proof {
     }
 }
 
-impl Core {
-    /// What the node `id` must show now.
-    pub(crate) fn proof_of(&self, id: NodeId) -> Proof {
-        let topology = &self.engine.topology;
-        let node = topology.node(id);
-        let is_primary = || node.shard.is_some_and(|shard| topology.shard(shard).primary == Some(id));
-        match &node.identity {
-            Some(identity) => Proof::Identity(Arc::clone(identity)),
-            None if topology.is_discovered() && !topology.is_cluster() && is_primary() => Proof::Primary,
-            None if topology.is_discovered() => Proof::Nothing,
-            None => self.inspection_of(id),
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ConnId;
     use crate::features::Link;
     use crate::link::greeting::{PING, PONG};
-    use crate::link::profiles::greeting_of_pool;
+    use crate::link::profile::greeting_of_pool;
     use crate::link::{ProfileId, State, Use};
     use engine::features::Proof as _;
     use stdx::{BufferPool, Instant};
+    use topology::NodeId;
     use topology::ShardId;
 
     #[test]

@@ -20,196 +20,198 @@
 //! over first, and its value is asked for again afterwards.
 
 use crate::ConnId;
+use crate::context::Context;
 use crate::errors::Lost;
 use crate::features::{Link, Owner, TaskKind, Ticket};
-use crate::link::pinned::Refetch;
+use crate::link::pins::Refetch;
+use crate::link::suspect;
 use crate::link::{LinkIx, Use};
-use crate::proxy::{Peer, Proxy};
-use crate::replies::Outcome;
+use crate::outcome::Effect;
+use crate::peers::Peer;
+use crate::peers::Peers;
+use crate::reading::replicas;
 use crate::session::{Reason, is_behind};
 use crate::walk;
 use engine::retry::Why;
 
-impl Proxy {
-    /// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
-    /// long. Closes it then, if nobody waits for anything on it.
-    pub(crate) fn unclog(&mut self, ix: LinkIx) {
-        let place = self.retire_if_clogged(ix);
-        self.close_if_abandoned(place);
-    }
+/// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
+/// long. Closes it then, if nobody waits for anything on it.
+pub(crate) fn unclog(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
+    let place = retire_if_clogged(cx, peers, ix);
+    close_if_abandoned(cx, place);
+}
 
-    /// The reply that comes on the connection `ix` for a client is large. `refetches`, all that it waits for there, is asked
-    /// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
-    /// this is retired, it is that connection.
-    pub(crate) fn refetch(&mut self, ix: LinkIx, refetches: Vec<Refetch>) {
-        walk::enter("refetch");
-        let Some(conn) = refetches.first().map(|refetch| refetch.retry.ticket.conn) else { return };
-        let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.owner == Owner::Client;
-        self.core.engine.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
-        let place = self.retire_if_clogged(ix);
-        if self.leave_to_client(place, conn, &refetches) {
-            return;
-        }
-        let core = &mut self.core;
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            core.add_refetches(session, refetches);
-        }
-        core.engine.links[place].pass_over(&mut core.engine.pool);
-        self.close_if_abandoned(place);
-        self.send_refetches_of(conn);
+/// The reply that comes on the connection `ix` for a client is large. `refetches`, all that it waits for there, is asked
+/// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
+/// this is retired, it is that connection.
+pub(crate) fn refetch(cx: &mut Context, peers: &mut Peers, ix: LinkIx, refetches: Vec<Refetch>) {
+    walk::enter("refetch");
+    let Some(conn) = refetches.first().map(|refetch| refetch.retry.ticket.conn) else { return };
+    let is_ours = |ticket: &&mut Ticket| ticket.conn == conn && ticket.owner == Owner::Client;
+    cx.engine.links[ix].tickets_mut().filter(is_ours).for_each(Ticket::discard);
+    let place = retire_if_clogged(cx, peers, ix);
+    if leave_to_client(cx, peers, place, conn, &refetches) {
+        return;
     }
-
-    /// Leaves the retired connection `ix` to the client `conn`, who waits for `refetches`, if these come first there and
-    /// nobody waits for anything else.
-    fn leave_to_client(&mut self, ix: LinkIx, conn: ConnId, refetches: &[Refetch]) -> bool {
-        let core = &mut self.core;
-        let link = &core.engine.links[ix];
-        let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
-        let starts = link.tickets().take_while(is_ours).map(|ticket| ticket.start);
-        let come_first = starts.eq(refetches.iter().map(|refetch| refetch.retry.ticket.start))
-            && link.tickets().filter(is_ours).count() == refetches.len();
-        // A redirect may have brought parts of one request together, which are passed on side by side.
-        let are_in_order = refetches
-            .windows(2)
-            .all(|pair| is_behind(pair[1].retry.ticket.place, pair[0].retry.ticket.place));
-        if link.used_by != Use::Retired || !come_first || !are_in_order || !is_abandoned(link) {
-            return false;
-        }
-        let tickets: Vec<Ticket> = link.tickets().copied().collect();
-        let shard = core.engine.shard_name(link.shard).to_owned();
-        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return false };
-        if !core.leave_to(session, ix) {
-            return false;
-        }
-        let link = &mut core.engine.links[ix];
-        link.take_for_one();
-        for (number, ticket) in link.tickets_mut().enumerate() {
-            ticket.owner = refetches.get(number).map_or(Owner::Nobody, |_| Owner::Client);
-        }
-        for ticket in tickets {
-            self.lift_barrier(ticket);
-            if ticket.owner == Owner::Task(TaskKind::Poll) {
-                self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
-            }
-        }
-        true
+    if let Some(Peer::Client(session)) = peers.get_mut(conn) {
+        cx.add_refetches(session, refetches);
     }
+    cx.engine.links[place].pass_over(&mut cx.engine.pool);
+    close_if_abandoned(cx, place);
+    send_refetches_of(cx, peers, conn);
+}
 
-    /// Retires the connection `ix` if it is clogged. Returns where it is then.
-    fn retire_if_clogged(&mut self, ix: LinkIx) -> LinkIx {
-        let core = &self.core;
-        let link = &core.engine.links[ix];
-        let bytes = match () {
-            () if link.incoming.passes_over => link.incoming.passed_over_bytes + link.bytes_announced(),
-            () if link.incoming.holds_reply => link.bytes_announced(),
-            () => 0,
-        };
-        let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
-        if is_shared && bytes > core.engine.limits.pass_over_bytes_max { self.retire(ix) } else { ix }
+/// Leaves the retired connection `ix` to the client `conn`, who waits for `refetches`, if these come first there and
+/// nobody waits for anything else.
+fn leave_to_client(
+    cx: &mut Context,
+    peers: &mut Peers,
+    ix: LinkIx,
+    conn: ConnId,
+    refetches: &[Refetch],
+) -> bool {
+    let link = &cx.engine.links[ix];
+    let is_ours = |ticket: &&Ticket| ticket.conn == conn && ticket.is_of_client();
+    let starts = link.tickets().take_while(is_ours).map(|ticket| ticket.start);
+    let come_first = starts.eq(refetches.iter().map(|refetch| refetch.retry.ticket.start))
+        && link.tickets().filter(is_ours).count() == refetches.len();
+    // A redirect may have brought parts of one request together, which are passed on side by side.
+    let are_in_order =
+        refetches.windows(2).all(|pair| is_behind(pair[1].retry.ticket.place, pair[0].retry.ticket.place));
+    if link.used_by != Use::Retired || !come_first || !are_in_order || !is_abandoned(link) {
+        return false;
     }
-
-    fn retire(&mut self, ix: LinkIx) -> LinkIx {
-        // The replica was fit for them when they came; when it takes another connection, it may not be.
-        let why = match self.core.engine.links[ix].used_by {
-            Use::Replica => Why::ReplicaFailed,
-            _ => Why::LinkFailed,
-        };
-        // What others ask for may be as large: the node would do all of it twice.
-        let mut reads = self.take_reads(ix, why, |session| session.replies.expects_little());
-        let core = &mut self.core;
-        // The node was at work for another, and may be for a while.
-        let deadline = core.engine.now + core.engine.limits.request_timeout;
-        reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
-        let Link { profile, node: id, .. } = core.engine.links[ix];
-        let place = core.unused_link(profile, id);
-        self.replace(ix, place, Use::Retired);
-        self.core.stats.counters.retirements += 1;
-        match why {
-            Why::ReplicaFailed => self.ask_primary(reads),
-            _ => self.ask_again(reads, ix),
-        }
-        self.core.engine.recount_link(ix);
-        place
+    let tickets: Vec<Ticket> = link.tickets().copied().collect();
+    let shard = cx.engine.shard_name(link.shard).to_owned();
+    let Some(Peer::Client(session)) = peers.get_mut(conn) else { return false };
+    if !cx.leave_to(session, ix) {
+        return false;
     }
-
-    /// Closes the retired connection `ix` if nobody waits for anything on it.
-    fn close_if_abandoned(&mut self, ix: LinkIx) {
-        let core = &mut self.core;
-        let link = &core.engine.links[ix];
-        if link.used_by == Use::Retired && is_abandoned(link) {
-            core.pins.doomed.push(ix);
+    let link = &mut cx.engine.links[ix];
+    link.take_for_one();
+    for (number, ticket) in link.tickets_mut().enumerate() {
+        ticket.owner = refetches.get(number).map_or(Owner::Nobody, |_| Owner::Client);
+    }
+    for ticket in tickets {
+        lift_barrier(cx, peers, ticket);
+        if ticket.owner == Owner::Task(TaskKind::Poll) {
+            let lost = Lost::Broken { shard: shard.clone() };
+            cx.effects.push_back(Effect::Lose(ticket, lost));
         }
     }
+    true
+}
 
-    /// The connection at `place` takes the place of `ix`, which many share, and that, which is left to `heirs`, its own.
-    pub(crate) fn replace(&mut self, ix: LinkIx, place: LinkIx, heirs: Use) {
-        let core = &mut self.core;
-        core.engine.links.swap(ix, place);
-        let old = &mut core.engine.links[place];
-        let used_by = std::mem::replace(&mut old.used_by, heirs);
-        let (reported, loaded) = (old.attempts.reported, std::mem::take(&mut old.features.loaded));
-        let fresh = &mut core.engine.links[ix];
-        fresh.used_by = used_by;
-        (fresh.attempts.reported, fresh.features.loaded) = (reported, loaded);
-        core.stats.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
-        core.engine.links[place].outgoing.listed = false;
-        core.engine.links[ix].outgoing.listed = false;
-        for index in [ix, place] {
-            if let Some(conn) = core.engine.links[index].conn()
-                && let Some(peer) = self.peers.get_mut(conn)
-            {
-                *peer = Peer::Link(index);
-            }
-            core.engine.list_link(index);
-        }
-        self.raise_barriers(place);
-        self.core.engine.check_at = self.core.engine.now;
+/// Retires the connection `ix` if it is clogged. Returns where it is then.
+fn retire_if_clogged(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
+    let link = &cx.engine.links[ix];
+    let bytes = match () {
+        () if link.incoming.passes_over => link.incoming.passed_over_bytes + link.bytes_announced(),
+        () if link.incoming.holds_reply => link.bytes_announced(),
+        () => 0,
+    };
+    let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
+    if is_shared && bytes > cx.engine.limits.pass_over_bytes_max { retire(cx, peers, ix) } else { ix }
+}
+
+fn retire(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
+    // The replica was fit for them when they came; when it takes another connection, it may not be.
+    let why = match cx.engine.links[ix].used_by {
+        Use::Replica => Why::ReplicaFailed,
+        _ => Why::LinkFailed,
+    };
+    // What others ask for may be as large: the node would do all of it twice.
+    let mut reads = suspect::take_reads(cx, peers, ix, why, |session| session.replies.expects_little());
+    // The node was at work for another, and may be for a while.
+    let deadline = cx.engine.now + cx.engine.limits.request_timeout;
+    reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
+    let Link { profile, node: id, .. } = cx.engine.links[ix];
+    let place = cx.unused_link(profile, id);
+    replace(cx, peers, ix, place, Use::Retired);
+    cx.stats.counters.retirements += 1;
+    match why {
+        Why::ReplicaFailed => replicas::ask_primary(cx, reads),
+        _ => suspect::ask_again(cx, reads, ix),
     }
+    cx.engine.recount_link(ix);
+    place
+}
 
-    /// Nothing overtakes the requests that are in flight on connection `ix`.
-    pub(crate) fn raise_barriers(&mut self, ix: LinkIx) {
-        for ticket in self.core.engine.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
-            if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
-                session.hold.add(Reason::Order);
-            }
+/// The request of `ticket`, which was in flight on a retired connection, is done. If what came for it was passed over,
+/// it is asked again now.
+pub(crate) fn lift_barrier(cx: &mut Context, peers: &mut Peers, ticket: Ticket) {
+    if ticket.is_of_client()
+        && let Some(Peer::Client(session)) = peers.get_mut(ticket.conn)
+    {
+        session.hold.remove(Reason::Order);
+        if !session.hold.has(Reason::Order) {
+            cx.engine.todo.clients_to_resume.push(ticket.conn);
         }
+        send_refetches_of(cx, peers, ticket.conn);
     }
+}
 
-    /// The request of `ticket`, which was in flight on a retired connection, is done. If what came for it was passed over,
-    /// it is asked again now.
-    pub(crate) fn lift_barrier(&mut self, ticket: Ticket) {
-        if ticket.is_of_client()
-            && let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn)
+/// Asks again what `conn` is to ask again, if it may.
+pub(crate) fn send_refetches_of(cx: &mut Context, peers: &mut Peers, conn: ConnId) {
+    if let Some(Peer::Client(session)) = peers.get_mut(conn) {
+        let lost = cx.send_refetches(session);
+        cx.effects.extend(lost.into_iter().map(|(ticket, lost)| Effect::Lose(ticket, lost)));
+    }
+}
+
+/// Closes the retired connection `ix` if nobody waits for anything on it.
+fn close_if_abandoned(cx: &mut Context, ix: LinkIx) {
+    let link = &cx.engine.links[ix];
+    if link.used_by == Use::Retired && is_abandoned(link) {
+        cx.pins.doomed.push(ix);
+    }
+}
+
+/// The connection at `place` takes the place of `ix`, which many share, and that, which is left to `heirs`, its own.
+pub(crate) fn replace(cx: &mut Context, peers: &mut Peers, ix: LinkIx, place: LinkIx, heirs: Use) {
+    cx.engine.links.swap(ix, place);
+    let old = &mut cx.engine.links[place];
+    let used_by = std::mem::replace(&mut old.used_by, heirs);
+    let (reported, loaded) = (old.attempts.reported, std::mem::take(&mut old.features.loaded));
+    let fresh = &mut cx.engine.links[ix];
+    fresh.used_by = used_by;
+    (fresh.attempts.reported, fresh.features.loaded) = (reported, loaded);
+    cx.stats.counters.nodes_up -= u64::from(fresh.stands_for_node() && !fresh.is_ready());
+    cx.engine.links[place].outgoing.listed = false;
+    cx.engine.links[ix].outgoing.listed = false;
+    for index in [ix, place] {
+        if let Some(conn) = cx.engine.links[index].conn()
+            && let Some(peer) = peers.get_mut(conn)
         {
-            session.hold.remove(Reason::Order);
-            if !session.hold.has(Reason::Order) {
-                self.core.engine.todo.clients_to_resume.push(ticket.conn);
-            }
-            self.send_refetches_of(ticket.conn);
+            *peer = Peer::Link(index);
+        }
+        cx.engine.list_link(index);
+    }
+    raise_barriers(cx, peers, place);
+    cx.engine.check_at = cx.engine.now;
+}
+
+/// Nothing overtakes the requests that are in flight on connection `ix`.
+pub(crate) fn raise_barriers(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
+    for ticket in cx.engine.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
+        if let Some(Peer::Client(session)) = peers.get_mut(ticket.conn) {
+            session.hold.add(Reason::Order);
         }
     }
+}
 
-    /// Asks again what `conn` is to ask again, if it may.
-    pub(crate) fn send_refetches_of(&mut self, conn: ConnId) {
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            let lost = self.core.send_refetches(session);
-            self.deliver_losses(lost);
+/// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
+/// its task. A fresh one whose node has answered relieves the one that is suspect.
+pub(crate) fn reuse_retired(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
+    let link = &mut cx.engine.links[ix];
+    match link.used_by {
+        Use::Retired if link.is_clean() => {
+            link.used_by = Use::Pinned;
+            cx.give_back(ix);
         }
-    }
-
-    /// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
-    /// its task. A fresh one whose node has answered relieves the one that is suspect.
-    pub(crate) fn reuse_retired(&mut self, ix: LinkIx) {
-        let link = &mut self.core.engine.links[ix];
-        match link.used_by {
-            Use::Retired if link.is_clean() => {
-                link.used_by = Use::Pinned;
-                self.core.give_back(ix);
-            }
-            Use::Draining if link.is_clean() => self.core.pins.doomed.push(ix),
-            Use::Standby if link.is_ready() => self.use_standby(ix),
-            _ => {}
-        }
+        Use::Draining if link.is_clean() => cx.pins.doomed.push(ix),
+        Use::Standby if link.is_ready() => suspect::use_standby(cx, peers, ix),
+        _ => {}
     }
 }
 

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::errors;
 use crate::features::Session;
+use crate::login::passing;
 use crate::requests::route::Keys;
 use command::{Admin, Command, Merge, Refusal, Report};
 use resp::Request;
@@ -43,31 +44,33 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
-        if !self.settings.allow_admin {
-            return self.refuse_command(session, command, Refusal::Admin(why), request);
+        if !self.cx.settings.allow_admin {
+            return self.cx.refuse_command(session, command, Refusal::Admin(why), request);
         }
         match admin {
-            Admin::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
-            Admin::ConfigSet if sets_password(request) && !self.has_users_of_nodes() => {
+            Admin::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),
+            Admin::ConfigSet if sets_password(request) && !passing::has_users_of_nodes(&self.cx) => {
                 self.set_password(session, request.arg(3))
             }
             Admin::ConfigSet => match cutting_off(request) {
-                Some(parameter) => self.refuse(session, &errors::cuts_off(parameter)),
-                None => self.send_to_all(session, command, Merge::AllOk, request, keys),
+                Some(parameter) => self.cx.refuse(session, &errors::cuts_off(parameter)),
+                None => self.cx.send_to_all(session, command, Merge::AllOk, request, keys),
             },
             Admin::Debug => match Debug::of(request.arg(1), request.get(2)) {
                 Debug::Refused(why) => {
-                    self.refuse_command(session, command, Refusal::Never(why), request);
+                    self.cx.refuse_command(session, command, Refusal::Never(why), request);
                 }
                 Debug::ByKey => {
                     let shard = request.get(2).map_or_else(
-                        || self.engine.topology.keyless(),
-                        |key| self.engine.topology.shard_of(key),
+                        || self.cx.engine.topology.keyless(),
+                        |key| self.cx.engine.topology.shard_of(key),
                     );
-                    self.send(session, command, shard, request.bytes);
+                    self.cx.send(session, command, shard, request.bytes);
                 }
-                Debug::AnyShard => self.send(session, command, self.engine.topology.keyless(), request.bytes),
-                Debug::AllShards(merge) => self.send_to_all(session, command, merge, request, keys),
+                Debug::AnyShard => {
+                    self.cx.send(session, command, self.cx.engine.topology.keyless(), request.bytes)
+                }
+                Debug::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),
             },
         }
     }

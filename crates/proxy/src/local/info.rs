@@ -6,25 +6,27 @@
 
 mod lines;
 mod page;
-mod survey;
+pub(crate) mod survey;
 mod table;
 
 pub use page::info_reference;
 pub(crate) use survey::Survey;
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::counters::{Counters, Usage};
 use crate::errors;
 use crate::features::Session;
 use crate::limits::Limits;
 use crate::local::info::table::Field;
+use crate::local::inquiry;
+use crate::login::passing;
+use crate::reading::Readers;
 use crate::tally::Tally;
 use resp::{Request, encode};
-use std::fmt::{self, Write};
+use std::fmt;
 use std::sync::Arc;
-
-/// The Redis whose commands we have; libraries choose their own by it.
-pub(crate) const REDIS_VERSION: &str = "7.0.15";
+use survey::{Wanted, push};
 
 /// What is asked of nodes: all of their default sections, for nodes before 7.0 take one name at most.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
@@ -33,7 +35,8 @@ const QUESTION_FOR_ALL: &[u8] = b"*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n";
 
 /// What a report is written from.
 struct Facts<'a> {
-    core: &'a Core,
+    cx: &'a Context,
+    readers: &'a Readers,
     /// Over all workers, as these two.
     counters: Counters,
     tally: Tally,
@@ -88,10 +91,6 @@ const fn section(title: &'static str, shown: Shown, asks_nodes: bool, fields: &'
     Section { title, shown, asks_nodes, fields }
 }
 
-/// Which sections are shown: a bit for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Wanted(u16);
-
 impl Wanted {
     /// As INFO's arguments say, by Redis's rules. Unknown names name nothing.
     fn of<'a>(names: impl Iterator<Item = &'a [u8]>) -> Wanted {
@@ -126,13 +125,13 @@ impl Core {
     /// INFO: answers in `reply`, or asks the nodes first and leaves it empty.
     pub(crate) fn info(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let wanted = Wanted::of(request.args().skip(1));
-        let mut survey = Survey::new(wanted, self.engine.topology.shard_count());
+        let mut survey = Survey::new(wanted, &table::COMBINED, self.cx.engine.topology.shard_count());
         let mut shards = Vec::new();
         // Where nodes decide who may ask for it, they are asked.
-        if self.has_users_of_nodes() || wanted.sections().any(|section| section.asks_nodes) {
-            let profile = self.plain_profile(session);
-            for shard in Arc::clone(&self.engine.topology).all_shards() {
-                match self.shared_link(profile, shard) {
+        if passing::has_users_of_nodes(&self.cx) || wanted.sections().any(|section| section.asks_nodes) {
+            let profile = passing::plain_profile(&mut self.cx, session);
+            for shard in Arc::clone(&self.cx.engine.topology).all_shards() {
+                match self.cx.shared_link(profile, shard) {
                     Ok(node) => shards.push((shard, node)),
                     Err(lost) => survey.lose(shard, lost.reason()),
                 }
@@ -143,12 +142,12 @@ impl Core {
         }
         let wants_latencies = wanted.sections().any(|section| section.title == LATENCYSTATS);
         let question = if wants_latencies { QUESTION_FOR_ALL } else { QUESTION };
-        self.ask_shards(session, question, &shards, survey);
+        inquiry::ask_shards(&mut self.cx, session, question, &shards, survey);
     }
 
     /// Writes the report, or why a node does not want the client to have it.
     pub(crate) fn write_survey(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
-        match survey.denial().filter(|_| self.has_users_of_nodes()) {
+        match survey.denial().filter(|_| passing::has_users_of_nodes(&self.cx)) {
             Some(error) => errors::write(reply, error),
             None => self.write_info(survey, resp3, reply),
         }
@@ -157,8 +156,15 @@ impl Core {
     /// Writes the report over all workers; the section `Nodes` is the view of the worker that answers.
     fn write_info(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
         self.publish();
-        let (counters, tally) = (self.board.sum(), self.board.tally());
-        let facts = Facts { core: self, counters, tally, usage: self.board.usage(), survey };
+        let (counters, tally) = (self.cx.board.sum(), self.cx.board.tally());
+        let facts = Facts {
+            cx: &self.cx,
+            readers: &self.readers,
+            counters,
+            tally,
+            usage: self.cx.board.usage(),
+            survey,
+        };
         let mut text = String::new();
         for section in survey.wanted.sections() {
             if !text.is_empty() {
@@ -169,12 +175,6 @@ impl Core {
         }
         encode::verbatim(reply, text.as_bytes(), resp3);
     }
-}
-
-/// Appends a line.
-fn push(text: &mut String, line: fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
-    let _ = write!(text, "{line}\r\n");
 }
 
 /// Bytes as Redis shows them to people: `1.33M`.
@@ -194,7 +194,7 @@ impl fmt::Display for Human {
 /// The parameters that CONFIG GET knows, in alphabetical order: those of Redis that are true of a proxy, and of these all that
 /// tools ask for (redis-benchmark prints `save` and `appendonly`, redis_exporter `io-threads`). docs/compatibility.md lists them.
 pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
-    let (limits, settings) = (&core.limits, &core.settings);
+    let (limits, settings) = (&core.cx.limits, &core.cx.settings);
     vec![
         ("acl-pubsub-default", "resetchannels".to_owned()),
         ("appendonly", "no".to_owned()),

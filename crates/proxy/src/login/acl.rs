@@ -1,9 +1,11 @@
 //! ACL: who the users are, what they may do, and what they were denied.
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::errors;
 use crate::features::Session;
-use crate::login::Task;
+use crate::login;
+use crate::login::job::Task;
 use command::{Acl, AclQuestion, Command, Resolved};
 use resp::integer::parse_i64;
 use resp::{Request, Span, encode};
@@ -25,26 +27,26 @@ impl Core {
                 _ => errors::write_subcommand_syntax(reply, request),
             },
             AclQuestion::DelUser => self.delete_users(session, request, reply),
-            AclQuestion::DryRun => self.dry_run(request, reply),
-            AclQuestion::GenPass => self.generate_password(request, reply),
-            AclQuestion::GetUser => match self.logins.users.get(request.arg(2)) {
+            AclQuestion::DryRun => dry_run(&self.cx, request, reply),
+            AclQuestion::GenPass => generate_password(&self.cx, request, reply),
+            AclQuestion::GetUser => match self.cx.logins.users.get(request.arg(2)) {
                 Some(user) => write_user(reply, user, session.resp3),
                 None => encode::null(reply, session.resp3),
             },
             AclQuestion::List => {
-                encode::array_header(reply, self.logins.users.iter().len());
-                self.logins.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
+                encode::array_header(reply, self.cx.logins.users.iter().len());
+                self.cx.logins.users.iter().for_each(|user| encode::bulk(reply, &user.describe()));
             }
-            AclQuestion::Load | AclQuestion::Save if !self.settings.registry.has_file() => {
+            AclQuestion::Load | AclQuestion::Save if !self.cx.settings.registry.has_file() => {
                 errors::write(reply, errors::NO_ACL_FILE);
             }
-            AclQuestion::Load => self.send_job(session, Task::LoadUsers),
-            AclQuestion::Save => self.send_job(session, Task::SaveUsers),
-            AclQuestion::Log => self.acl_log(session.resp3, request, reply),
+            AclQuestion::Load => login::send_job(&mut self.cx, session, Task::LoadUsers),
+            AclQuestion::Save => login::send_job(&mut self.cx, session, Task::SaveUsers),
+            AclQuestion::Log => acl_log(&self.cx, session.resp3, request, reply),
             AclQuestion::SetUser => self.set_user(session, request, reply),
             AclQuestion::Users => {
-                encode::array_header(reply, self.logins.users.iter().len());
-                self.logins.users.iter().for_each(|user| encode::bulk(reply, user.name()));
+                encode::array_header(reply, self.cx.logins.users.iter().len());
+                self.cx.logins.users.iter().for_each(|user| encode::bulk(reply, user.name()));
             }
             AclQuestion::WhoAmI => encode::bulk(reply, session.features.login.name()),
         }
@@ -53,7 +55,7 @@ impl Core {
     /// `ACL SETUSER user [rule …]`
     fn set_user(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let rules: Vec<&[u8]> = request.args().skip(3).collect();
-        match self.settings.registry.set_user(request.arg(2), &rules, self.limits.user_bytes_max) {
+        match self.cx.settings.registry.set_user(request.arg(2), &rules, self.cx.limits.user_bytes_max) {
             Ok(users) => self.spread_users(session, users, None),
             Err(text) => errors::write(reply, &text),
         }
@@ -62,78 +64,78 @@ impl Core {
     /// `ACL DELUSER user …`
     fn delete_users(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let names: Vec<&[u8]> = request.args().skip(2).collect();
-        match self.settings.registry.delete_users(names.into_iter()) {
+        match self.cx.settings.registry.delete_users(names.into_iter()) {
             Some((users, deleted)) => self.spread_users(session, users, Some(deleted)),
             None => errors::write(reply, errors::DEFAULT_USER_STAYS),
         }
     }
+}
 
-    /// `ACL DRYRUN user command [arg …]`
-    fn dry_run(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
-        let (name, asked) = (request.arg(2), request.arg(3));
-        let Some(user) = self.logins.users.get(name) else {
-            return encode::error(reply, &[b"ERR User '", name, b"' not found"].concat());
-        };
-        let (mut bytes, mut spans) = (Vec::new(), Vec::new());
-        let request = behind(request, 3, &mut bytes, &mut spans);
-        let (resolved, number) = command::resolve_numbered(&request);
-        let command = match resolved {
-            Resolved::Command(command) => command,
-            Resolved::WrongArity(command) => {
-                return errors::write(
-                    reply,
-                    &format!("ERR wrong number of arguments for '{}' command", command.name),
-                );
-            }
-            Resolved::UnknownSubcommand(_) | Resolved::Unknown => {
-                return encode::error(reply, &[b"ERR Command '", asked, b"' not found"].concat());
-            }
-        };
-        let denied: &[&[u8]] = match user.permits(command, number, &request) {
-            Ok(()) => return encode::simple(reply, b"OK"),
-            Err(Denied::Command) => &[b"run the '", command.name.as_bytes(), b"' command"],
-            Err(Denied::Key(at)) => &[b"access the '", request.arg(at), b"' key"],
-            Err(Denied::Channel(at)) => &[b"access the '", request.arg(at), b"' channel"],
-        };
-        encode::bulk(reply, &[&b"This user has no permissions to "[..], &denied.concat()].concat());
-    }
-
-    /// `ACL GENPASS [bits]`
-    fn generate_password(&self, request: &Request<'_>, reply: &mut Vec<u8>) {
-        let bits = match (request.len(), request.get(2).map(parse_i64)) {
-            (2, _) => 256,
-            (3, Some(Some(bits))) => bits,
-            (3, _) => return errors::write(reply, errors::NOT_AN_INTEGER),
-            _ => return errors::write_subcommand_syntax(reply, request),
-        };
-        match self.settings.registry.generate_password(bits) {
-            Some(password) => encode::bulk(reply, password.as_bytes()),
-            None => errors::write(reply, errors::GENERATED_BITS),
+/// `ACL DRYRUN user command [arg …]`
+fn dry_run(cx: &Context, request: &Request<'_>, reply: &mut Vec<u8>) {
+    let (name, asked) = (request.arg(2), request.arg(3));
+    let Some(user) = cx.logins.users.get(name) else {
+        return encode::error(reply, &[b"ERR User '", name, b"' not found"].concat());
+    };
+    let (mut bytes, mut spans) = (Vec::new(), Vec::new());
+    let request = behind(request, 3, &mut bytes, &mut spans);
+    let (resolved, number) = command::resolve_numbered(&request);
+    let command = match resolved {
+        Resolved::Command(command) => command,
+        Resolved::WrongArity(command) => {
+            return errors::write(
+                reply,
+                &format!("ERR wrong number of arguments for '{}' command", command.name),
+            );
         }
-    }
-
-    /// `ACL LOG [count | RESET]`
-    fn acl_log(&self, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
-        const SHOWN_BY_DEFAULT: usize = 10;
-        let count = match (request.len(), request.get(2)) {
-            (2, _) => SHOWN_BY_DEFAULT,
-            (3, Some(word)) if word.eq_ignore_ascii_case(b"reset") => {
-                self.settings.registry.denials().clear();
-                return encode::simple(reply, b"OK");
-            }
-            (3, Some(count)) => match parse_i64(count) {
-                Some(count) => usize::try_from(count).unwrap_or_default(),
-                None => return errors::write(reply, errors::NOT_AN_INTEGER),
-            },
-            _ => return errors::write_subcommand_syntax(reply, request),
-        };
-        let denials = self.settings.registry.denials();
-        let entries = denials.newest(count);
-        encode::array_header(reply, entries.len());
-        for entry in entries {
-            let age_ms = self.engine.now.since(entry.at).as_millis() as f64;
-            write_denial(reply, entry, age_ms / 1000.0, resp3);
+        Resolved::UnknownSubcommand(_) | Resolved::Unknown => {
+            return encode::error(reply, &[b"ERR Command '", asked, b"' not found"].concat());
         }
+    };
+    let denied: &[&[u8]] = match user.permits(command, number, &request) {
+        Ok(()) => return encode::simple(reply, b"OK"),
+        Err(Denied::Command) => &[b"run the '", command.name.as_bytes(), b"' command"],
+        Err(Denied::Key(at)) => &[b"access the '", request.arg(at), b"' key"],
+        Err(Denied::Channel(at)) => &[b"access the '", request.arg(at), b"' channel"],
+    };
+    encode::bulk(reply, &[&b"This user has no permissions to "[..], &denied.concat()].concat());
+}
+
+/// `ACL GENPASS [bits]`
+fn generate_password(cx: &Context, request: &Request<'_>, reply: &mut Vec<u8>) {
+    let bits = match (request.len(), request.get(2).map(parse_i64)) {
+        (2, _) => 256,
+        (3, Some(Some(bits))) => bits,
+        (3, _) => return errors::write(reply, errors::NOT_AN_INTEGER),
+        _ => return errors::write_subcommand_syntax(reply, request),
+    };
+    match cx.settings.registry.generate_password(bits) {
+        Some(password) => encode::bulk(reply, password.as_bytes()),
+        None => errors::write(reply, errors::GENERATED_BITS),
+    }
+}
+
+/// `ACL LOG [count | RESET]`
+fn acl_log(cx: &Context, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
+    const SHOWN_BY_DEFAULT: usize = 10;
+    let count = match (request.len(), request.get(2)) {
+        (2, _) => SHOWN_BY_DEFAULT,
+        (3, Some(word)) if word.eq_ignore_ascii_case(b"reset") => {
+            cx.settings.registry.denials().clear();
+            return encode::simple(reply, b"OK");
+        }
+        (3, Some(count)) => match parse_i64(count) {
+            Some(count) => usize::try_from(count).unwrap_or_default(),
+            None => return errors::write(reply, errors::NOT_AN_INTEGER),
+        },
+        _ => return errors::write_subcommand_syntax(reply, request),
+    };
+    let denials = cx.settings.registry.denials();
+    let entries = denials.newest(count);
+    encode::array_header(reply, entries.len());
+    for entry in entries {
+        let age_ms = cx.engine.now.since(entry.at).as_millis() as f64;
+        write_denial(reply, entry, age_ms / 1000.0, resp3);
     }
 }
 

@@ -1,36 +1,34 @@
 //! Who is let in as a client at all: not more than `maxclients`, and in protected mode nobody from another machine.
 
 use crate::Authority;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors;
 use crate::event::Arrival;
 use std::net::SocketAddr;
 
-impl Core {
-    /// Why the client that arrives is refused, in words for it. With `None` it has taken its place among the clients.
-    pub(crate) fn refusal_of(&mut self, arrival: &Arrival<'_>, is_draining: bool) -> Option<&'static str> {
-        // Whoever can connect can tell any address in a PROXY header.
-        let is_far = [arrival.peer, arrival.named_by].into_iter().any(is_of_another_machine);
-        if is_far && self.is_protected() {
-            self.stats.counters.clients_refused += 1;
-            self.stats.counters.clients_denied += 1;
-            return Some(errors::PROTECTED);
-        }
-        if is_draining || !self.board.take_seat(self.limits.clients_max) {
-            self.stats.counters.clients_refused += 1;
-            return Some(errors::CLIENTS_MAX);
-        }
-        None
+/// Why the client that arrives is refused, in words for it. With `None` it has taken its place among the clients.
+pub(crate) fn refusal_of(cx: &mut Context, arrival: &Arrival<'_>, is_draining: bool) -> Option<&'static str> {
+    // Whoever can connect can tell any address in a PROXY header.
+    let is_far = [arrival.peer, arrival.named_by].into_iter().any(is_of_another_machine);
+    if is_far && is_protected(cx) {
+        cx.stats.counters.clients_refused += 1;
+        cx.stats.counters.clients_denied += 1;
+        return Some(errors::PROTECTED);
     }
+    if is_draining || !cx.board.take_seat(cx.limits.clients_max) {
+        cx.stats.counters.clients_refused += 1;
+        return Some(errors::CLIENTS_MAX);
+    }
+    None
+}
 
-    /// Protected mode holds as long as user default has no password. Nodes that decide themselves who clients are
-    /// (`--auth=nodes`) have a protected mode of their own.
-    fn is_protected(&self) -> bool {
-        let settings = &self.settings;
-        settings.protected_mode
-            && settings.authority == Authority::Proxy
-            && self.logins.users.default_user().is_open()
-    }
+/// Protected mode holds as long as user default has no password. Nodes that decide themselves who clients are
+/// (`--auth=nodes`) have a protected mode of their own.
+fn is_protected(cx: &Context) -> bool {
+    let settings = &cx.settings;
+    settings.protected_mode
+        && settings.authority == Authority::Proxy
+        && cx.logins.users.default_user().is_open()
 }
 
 /// Whether `peer`, an address with a port, is of another machine. Unix sockets are not.

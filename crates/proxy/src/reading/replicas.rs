@@ -18,17 +18,18 @@
 //! was lost is not read from before it has told how it stands: it may have begun anew with nothing.
 
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors::Lost;
 use crate::event::Notice;
-use crate::features::{Asked, Link, Owed, Owner, Retry, Session, TaskKind, Ticket};
-use crate::held::Watch;
+use crate::features::{Asked, Link, Owner, Retry, Session, TaskKind, Ticket};
+use crate::held::watch::Watch;
 use crate::link::kept::Kept;
 use crate::link::{LinkIx, ProfileId, Use};
-use crate::proxy::Proxy;
+use crate::outcome::Effect;
+use crate::outcome::{Fault, Outcome};
+use crate::reading::Readers;
+use crate::reading::reads::{OwnWrite, Reads};
 use crate::reading::{Asker, Choice, ReadFrom, Report, Written, may_read_replica, zone_in};
-use crate::replies::{Fault, Outcome};
-use crate::requests::Step;
 use crate::requests::route::{self, Keys, Part, Route};
 use command::{Carry, Command, Number};
 use engine::retry::Why;
@@ -36,59 +37,13 @@ use resp::Request;
 use stdx::Instant;
 use topology::{NodeId, ShardId};
 
-/// What is remembered of a client whose reads may go to replicas.
-#[derive(Debug)]
-pub(crate) struct Reads {
-    /// Where they go unless it says otherwise: the policy of its listener.
-    own: ReadFrom,
-    /// Where they go.
-    from: ReadFrom,
-    /// Shards that it has to do with: few of them, so that they are looked through.
-    shards: Vec<OfShard>,
-}
-
-/// What of its requests concerns the order of the next one to a shard.
-#[derive(Debug)]
-struct OfShard {
-    shard: ShardId,
-    /// The place of its last read that went to a replica.
-    read_at: Option<u32>,
-    own_write: OwnWrite,
-}
-
-/// What a client wrote that not every replica may have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum OwnWrite {
-    No,
-    /// Its place is not filled yet, as far as is known.
-    Sent(u32),
-    /// It was answered by then.
-    Answered(Written),
-}
-
 /// What asks a node where it is, and how far: nodes before 7.0 take one name of a section at most, so it is all.
 const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
 /// What asks a node how far it is.
 const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nREPLICATION\r\n";
 
-impl Reads {
-    /// Of a client whose listener has the policy `own`.
-    pub(crate) fn new(own: ReadFrom) -> Reads {
-        Reads { own, from: own, shards: Vec::new() }
-    }
-
-    fn of_shard(&mut self, shard: ShardId) -> &mut OfShard {
-        let known = self.shards.iter().position(|of_shard| of_shard.shard == shard);
-        let at = known.unwrap_or_else(|| {
-            self.shards.push(OfShard { shard, read_at: None, own_write: OwnWrite::No });
-            self.shards.len() - 1
-        });
-        &mut self.shards[at]
-    }
-}
-
 /// Whether a command changes what is read, so that reads must neither overtake it nor miss it.
-fn may_change(command: &Command) -> bool {
+pub(crate) fn may_change(command: &Command) -> bool {
     match command.carry {
         // Messages are no data.
         Carry::Publish(_) | Carry::Here(_) | Carry::Refused(_) => false,
@@ -98,11 +53,11 @@ fn may_change(command: &Command) -> bool {
     }
 }
 
-impl Core {
+impl Readers {
     /// From now on the session's reads go where READONLY (`asked`) or its listener wants them.
-    pub(crate) fn set_reads(&mut self, session: &mut Session, asked: bool) {
-        let has_replicas = self.engine.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
-        if !has_replicas && !self.engine.topology.is_discovered() {
+    pub(crate) fn set_reads(&mut self, cx: &mut Context, session: &mut Session, asked: bool) {
+        let has_replicas = cx.engine.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
+        if !has_replicas && !cx.engine.topology.is_discovered() {
             // Libraries for Redis Cluster say READONLY as a matter of course: nothing is watched for that.
             return;
         }
@@ -112,103 +67,37 @@ impl Core {
             ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
             from => from,
         };
-        if !asked && !self.readers.are_wanted_by(from) {
+        if !asked && !self.are_wanted_by(from) {
             // What it has sent to replicas must not be overtaken by what it sends next.
             if session.features.reads.take().is_some() {
                 session.turn();
             }
             return;
         }
-        self.watch_readers();
+        self.watch_readers(cx);
         session.features.reads.get_or_insert_with(|| Box::new(Reads::new(own))).from = from;
     }
 
     /// Begins to watch replicas, if that was not done yet.
-    pub(crate) fn watch_readers(&mut self) {
-        if !self.readers.are_watched() {
-            self.readers.follow(&self.engine.topology, self.engine.now);
-            self.engine.check_at = self.engine.now;
-        }
-    }
-
-    /// Carries out a read that a replica may answer; `None` if the request goes to the primary as others do.
-    #[cold]
-    pub(crate) fn read_from_replica(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) -> Option<Step> {
-        if session.features.transaction.is_none()
-            && may_read_replica(command)
-            && !reads_must_be_fresh(session)
-        {
-            return self.send_read(session, command, request, keys);
-        }
-        let is_kept =
-            session.features.transaction.is_some() && !matches!(command.carry, Carry::Transaction(_));
-        if is_kept || !may_change(command) {
-            return None;
-        }
-        if has_reads_in_flight(session) {
-            session.turn();
-            return Some(self.read_again());
-        }
-        self.note_own_write(session, command, request, keys);
-        None
-    }
-
-    /// Sends a read, or the parts of one, to replicas, if one is chosen.
-    fn send_read(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) -> Option<Step> {
-        match (route::route(command, request, &self.engine.topology, keys), command.carry) {
-            (Route::One(shard), carry) => {
-                let ix = match self.choose_reader(session, shard) {
-                    Choice::Replica(id) => self.reader_link(session.profile, id)?,
-                    Choice::Nowhere => {
-                        let lost = self.no_replica(shard);
-                        self.refuse(session, &lost.text());
-                        return Some(Step::Done);
-                    }
-                    Choice::Primary | Choice::Fallback | Choice::OwnWrite => return None,
-                };
-                note_replica_read(session, shard);
-                match carry {
-                    Carry::Script(script) => self.forward_script_to(session, (shard, ix), script, request),
-                    _ => {
-                        let place = session.replies.reserve(Owed::Node);
-                        let asked = Asked { kept: Kept::READ, ..Asked::by_client(session.conn, place) };
-                        self.engine.enqueue_on(ix, request.bytes, asked);
-                    }
-                }
-                Some(Step::Done)
-            }
-            (Route::Parts, Carry::Split(merge)) => {
-                if let Err(lost) = self.choose_readers(session, &mut keys.parts)? {
-                    self.refuse(session, &lost.text());
-                    return Some(Step::Done);
-                }
-                self.send_parts_to_nodes(session, command, merge, request, keys);
-                Some(Step::Done)
-            }
-            // What is carried out over several shards is read from their primaries.
-            (Route::Parts, _) => None,
+    pub(crate) fn watch_readers(&mut self, cx: &mut Context) {
+        if !self.are_watched() {
+            self.follow(&cx.engine.topology, cx.engine.now);
+            cx.engine.check_at = cx.engine.now;
         }
     }
 
     /// Chooses who answers each part. `None` if all of them go to primaries, as they would anyway.
-    fn choose_readers(&mut self, session: &mut Session, parts: &mut [Part]) -> Option<Result<(), Lost>> {
+    pub(crate) fn choose_readers(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        parts: &mut [Part],
+    ) -> Option<Result<(), Lost>> {
         let mut any = false;
         for part in parts.iter_mut() {
-            let chosen = match self.choose_reader(session, part.shard) {
-                Choice::Replica(id) => self.reader_link(session.profile, id),
-                Choice::Nowhere => return Some(Err(self.no_replica(part.shard))),
+            let chosen = match self.choose_reader(cx, session, part.shard) {
+                Choice::Replica(id) => reader_link(cx, session.profile, id),
+                Choice::Nowhere => return Some(Err(self.no_replica(cx, part.shard))),
                 Choice::Primary | Choice::Fallback | Choice::OwnWrite => None,
             };
             any |= chosen.is_some();
@@ -217,7 +106,7 @@ impl Core {
                     note_replica_read(session, part.shard);
                     node
                 }
-                None => match self.shared_link(session.profile, part.shard) {
+                None => match cx.shared_link(session.profile, part.shard) {
                     Ok(node) => node,
                     Err(lost) => return Some(Err(lost)),
                 },
@@ -226,170 +115,173 @@ impl Core {
         any.then_some(Ok(()))
     }
 
-    /// The connection of `profile` to the replica `id`, if it takes requests.
-    fn reader_link(&mut self, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
-        let node = self.link_in(profile, id).ok()?;
-        self.admit_on(node).ok().map(|()| node)
-    }
-
     /// Where a read of `shard` goes, and counts it.
-    fn choose_reader(&mut self, session: &mut Session, shard: ShardId) -> Choice {
-        let Some((from, written)) = own_write(session, shard, self.readers.polls(shard), self.engine.now)
-        else {
+    pub(crate) fn choose_reader(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        shard: ShardId,
+    ) -> Choice {
+        let Some((from, written)) = own_write(session, shard, self.polls(shard), cx.engine.now) else {
             let from = session.features.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.from);
-            return self.count_choice(from, Choice::OwnWrite);
+            return count_choice(cx, from, Choice::OwnWrite);
         };
-        let asker = Asker { from, client: session.origin.client, written, now: self.engine.now };
-        let (profiles, links, limits) = (&self.profiles, &self.engine.links, &self.limits);
-        let primary = self.engine.topology.shard(shard).primary;
+        let asker = Asker { from, client: session.origin.client, written, now: cx.engine.now };
+        let (profiles, links, limits) = (&cx.profiles, &cx.engine.links, &cx.limits);
+        let primary = cx.engine.topology.shard(shard).primary;
         let link = |id: NodeId| profiles.link(ProfileId::FIRST, id).map(|ix| &links[ix]);
         let admits = |id: NodeId| {
             // A primary whose connection is being replaced is not down: requests wait for the other.
-            link(id).is_some_and(|it| {
-                it.is_ready() || Some(id) == primary && it.admit(&self.engine.limits).is_ok()
-            })
+            link(id)
+                .is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(&cx.engine.limits).is_ok())
         };
-        let mut choice = self.readers.choose(shard, asker, limits, admits);
+        let mut choice = self.choose(shard, asker, limits, admits);
         if matches!(choice, Choice::Fallback | Choice::Nowhere)
-            && self.readers.note_heard(shard, |id| link(id).map(Link::moved_at))
+            && self.note_heard(shard, |id| link(id).map(Link::moved_at))
         {
-            choice = self.readers.choose(shard, asker, limits, admits);
+            choice = self.choose(shard, asker, limits, admits);
         }
-        self.note_fitness(shard, choice);
-        self.count_choice(from, choice)
-    }
-
-    fn count_choice(&mut self, from: ReadFrom, choice: Choice) -> Choice {
-        let row = self.stats.tally.reads_from(from);
-        match choice {
-            Choice::Primary => row.primary += 1,
-            Choice::Replica(_) => {
-                row.replica += 1;
-                self.stats.counters.replica_reads += 1;
-            }
-            Choice::OwnWrite => {
-                row.own_write += 1;
-                self.stats.counters.own_write_reads += 1;
-            }
-            Choice::Fallback | Choice::Nowhere => {
-                row.fallback += 1;
-                self.stats.counters.replica_fallbacks += 1;
-            }
-        }
-        choice
+        self.tell_of_fitness(cx, shard, choice);
+        count_choice(cx, from, choice)
     }
 
     /// Tells the log when reads cannot go to a replica of `shard`, and when they can again.
-    fn note_fitness(&mut self, shard: ShardId, choice: Choice) {
+    fn tell_of_fitness(&mut self, cx: &mut Context, shard: ShardId, choice: Choice) {
         let is_fit = match choice {
             Choice::Replica(_) => true,
             Choice::Fallback | Choice::Nowhere => false,
             Choice::Primary | Choice::OwnWrite => return,
         };
-        let Some(reason) = self.readers.note_fitness(shard, is_fit, &self.limits, self.engine.now) else {
+        let Some(reason) = self.note_fitness(shard, is_fit, &cx.limits, cx.engine.now) else {
             return;
         };
-        let shard = self.engine.shard_name(shard).to_owned();
-        self.notice(match is_fit {
+        let shard = cx.engine.shard_name(shard).to_owned();
+        cx.notice(match is_fit {
             true => Notice::ReplicaFit { shard },
             false => Notice::NoReplicaFit { shard, reason: reason.to_owned() },
         });
     }
 
-    fn no_replica(&self, shard: ShardId) -> Lost {
-        let reason = self.readers.unfit_because(shard, &self.limits, self.engine.now);
-        self.engine.not_sent(shard, &format!("no replica is readable: {reason}"))
-    }
-
-    /// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
-    fn note_own_write(
-        &mut self,
-        session: &mut Session,
-        command: &Command,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) {
-        let has_one_key = matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_));
-        match has_one_key.then(|| route::route(command, request, &self.engine.topology, keys)) {
-            Some(Route::One(shard)) => note_own_write(session, shard),
-            Some(Route::Parts) | None => self.note_own_writes(session),
-        }
-    }
-
-    /// The same, of all shards.
-    pub(crate) fn note_own_writes(&mut self, session: &mut Session) {
-        if session.features.reads.is_some() {
-            self.engine.topology.all_shards().for_each(|shard| note_own_write(session, shard));
-        }
+    pub(crate) fn no_replica(&self, cx: &Context, shard: ShardId) -> Lost {
+        let reason = self.unfit_because(shard, &cx.limits, cx.engine.now);
+        cx.engine.not_sent(shard, &format!("no replica is readable: {reason}"))
     }
 
     /// Asks those whose turn it is how far they are.
-    pub(crate) fn poll_readers(&mut self) {
-        self.engine.asking = Number::NONE;
-        while let Some((shard, nodes)) = self.readers.next_to_poll(&self.limits, self.engine.now) {
+    pub(crate) fn poll_readers(&mut self, cx: &mut Context) {
+        cx.engine.asking = Number::NONE;
+        while let Some((shard, nodes)) = self.next_to_poll(&cx.limits, cx.engine.now) {
             for id in nodes {
-                let Ok(ix) = self.link_in(ProfileId::FIRST, id) else { continue };
-                let link = &self.engine.links[ix];
-                if !link.is_ready() || link.admit(&self.engine.limits).is_err() {
-                    self.readers.absorb((shard, id), 0, None, self.engine.now);
+                let Ok(ix) = cx.link_in(ProfileId::FIRST, id) else { continue };
+                let link = &cx.engine.links[ix];
+                if !link.is_ready() || link.admit(&cx.engine.limits).is_err() {
+                    self.absorb((shard, id), 0, None, cx.engine.now);
                     continue;
                 }
-                let poll = self.readers.note_asked(shard, id, self.engine.now);
+                let poll = self.note_asked(shard, id, cx.engine.now);
                 let conn = ConnId { index: poll as u32, generation: (poll >> 32) as u32 };
                 let (place, part, owner) = (id.0, shard.0, Owner::Task(TaskKind::Poll));
-                let question = if self.readers.wants_zone_of((shard, id)) { INFO } else { INFO_REPLICATION };
-                self.engine.enqueue_on(ix, question, Asked { conn, place, part, owner, kept: Kept::NO });
+                let question = if self.wants_zone_of((shard, id)) { INFO } else { INFO_REPLICATION };
+                cx.engine.enqueue_on(ix, question, Asked { conn, place, part, owner, kept: Kept::NO });
             }
         }
     }
 
     /// A node has answered how far it is, or will not.
-    pub(crate) fn absorb_poll(&mut self, ticket: Ticket, outcome: &Outcome<'_>) {
+    pub(crate) fn absorb_poll(&mut self, cx: &mut Context, ticket: Ticket, outcome: &Outcome<'_>) {
         let poll = u64::from(ticket.conn.generation) << 32 | u64::from(ticket.conn.index);
         let who = (ShardId(ticket.part), NodeId(ticket.place));
         let report = match outcome {
             Outcome::Reply(reply) => {
-                if self.readers.wants_zone_of(who)
+                if self.wants_zone_of(who)
                     && let Some(zone) = zone_in(reply)
                 {
-                    self.readers.note_zone(who, &zone);
+                    self.note_zone(who, &zone);
                 }
                 Some(Report::parse(reply))
             }
             Outcome::Lost(_) => None,
         };
-        self.readers.absorb(who, poll, report, self.engine.now);
+        self.absorb(who, poll, report, cx.engine.now);
     }
+}
 
-    /// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
-    /// the primary can answer them too.
-    pub(crate) fn rescue_reads(&mut self, ix: LinkIx) -> Vec<Retry> {
-        let link = &mut self.engine.links[ix];
-        if link.used_by != Use::Replica {
-            return Vec::new();
+/// The connection of `profile` to the replica `id`, if it takes requests.
+pub(crate) fn reader_link(cx: &mut Context, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
+    let node = cx.link_in(profile, id).ok()?;
+    cx.admit_on(node).ok().map(|()| node)
+}
+
+fn count_choice(cx: &mut Context, from: ReadFrom, choice: Choice) -> Choice {
+    let row = cx.stats.tally.reads_from(from);
+    match choice {
+        Choice::Primary => row.primary += 1,
+        Choice::Replica(_) => {
+            row.replica += 1;
+            cx.stats.counters.replica_reads += 1;
         }
-        let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
-            |(number, &ticket)| Retry::new(Why::ReplicaFailed, link, ticket, link.kept_request(number)?),
-        );
-        let rescued: Vec<Retry> = rescued.collect();
-        let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
-        let taken = link.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
-        taken.for_each(Ticket::discard);
-        rescued
+        Choice::OwnWrite => {
+            row.own_write += 1;
+            cx.stats.counters.own_write_reads += 1;
+        }
+        Choice::Fallback | Choice::Nowhere => {
+            row.fallback += 1;
+            cx.stats.counters.replica_fallbacks += 1;
+        }
     }
+    choice
+}
 
-    /// The node of `shard`, its primary, has failed.
-    pub(crate) fn note_node_failure(&mut self, shard: ShardId) {
-        if let Some(ejection) = &mut self.node_health.ejection {
-            ejection.note_failure(shard, self.engine.now);
-        }
+/// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
+pub(crate) fn note_write(
+    cx: &mut Context,
+    session: &mut Session,
+    command: &Command,
+    request: &Request<'_>,
+    keys: &mut Keys,
+) {
+    let has_one_key = matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_));
+    match has_one_key.then(|| route::route(command, request, &cx.engine.topology, keys)) {
+        Some(Route::One(shard)) => note_own_write(session, shard),
+        Some(Route::Parts) | None => note_own_writes(cx, session),
     }
+}
 
-    /// It answers.
-    pub(crate) fn note_node_answer(&mut self, shard: ShardId) {
-        if let Some(ejection) = &mut self.node_health.ejection {
-            ejection.note_answer(shard, self.engine.now);
-        }
+/// The same, of all shards.
+pub(crate) fn note_own_writes(cx: &mut Context, session: &mut Session) {
+    if session.features.reads.is_some() {
+        cx.engine.topology.all_shards().for_each(|shard| note_own_write(session, shard));
+    }
+}
+
+/// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
+/// the primary can answer them too.
+pub(crate) fn rescue_reads(cx: &mut Context, ix: LinkIx) -> Vec<Retry> {
+    let link = &mut cx.engine.links[ix];
+    if link.used_by != Use::Replica {
+        return Vec::new();
+    }
+    let rescued = link.tickets().enumerate().filter(|(_, ticket)| is_read_of_client(ticket)).filter_map(
+        |(number, &ticket)| Retry::new(Why::ReplicaFailed, link, ticket, link.kept_request(number)?),
+    );
+    let rescued: Vec<Retry> = rescued.collect();
+    let starts: Vec<u64> = rescued.iter().map(|read| read.ticket.start).collect();
+    let taken = link.tickets_mut().filter(|ticket| starts.binary_search(&ticket.start).is_ok());
+    taken.for_each(Ticket::discard);
+    rescued
+}
+
+/// The node of `shard`, its primary, has failed.
+pub(crate) fn note_node_failure(cx: &mut Context, shard: ShardId) {
+    if let Some(ejection) = &mut cx.node_health.ejection {
+        ejection.note_failure(shard, cx.engine.now);
+    }
+}
+
+/// It answers.
+pub(crate) fn note_node_answer(cx: &mut Context, shard: ShardId) {
+    if let Some(ejection) = &mut cx.node_health.ejection {
+        ejection.note_answer(shard, cx.engine.now);
     }
 }
 
@@ -408,81 +300,81 @@ pub(crate) fn is_turned_away(ticket: &Ticket, reply: &[u8]) -> bool {
     words.iter().any(|word| reply.starts_with(word)) && is_read_of_client(ticket)
 }
 
-impl Proxy {
-    /// Asks the primary what a replica did not answer.
-    pub(crate) fn ask_primary(&mut self, reads: Vec<Retry>) {
-        for Retry { profile, shard, ticket, request } in reads {
-            let core = &mut self.core;
-            let Ticket { conn, place, part, owner, command, kept, .. } = ticket;
-            match core.shared_link(profile, shard) {
-                Ok(ix) => {
-                    core.stats.counters.replica_retries += 1;
-                    core.engine.asking = command;
-                    core.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept });
-                }
-                Err(lost) => self.deliver_losses(vec![(ticket, lost)]),
-            }
-        }
-    }
-
-    /// What is late on the connection `ix`, which goes to a replica, is asked of the primary, if it can be. What the replica
-    /// says to it yet is for nobody.
-    pub(crate) fn expire_read(&mut self, ix: LinkIx) {
-        let link = &mut self.core.engine.links[ix];
-        let request = link.kept_late_request();
-        let Some(ticket) = link.expire() else {
-            return self.fail_link(ix, Fault::Gone("the node does not read".to_owned()));
-        };
-        let read = request.filter(|_| is_read_of_client(&ticket));
-        match read.and_then(|request| Retry::new(Why::ReplicaFailed, link, ticket, request)) {
-            Some(read) => self.ask_primary(vec![read]),
-            None => self.deliver_timeout(ix, ticket),
-        }
-    }
-
+impl Readers {
     /// Whether the reply on the connection `ix` says that this replica cannot answer: then the primary is asked, and the
     /// replica is not until it has told how it stands.
-    pub(crate) fn handle_turned_away(&mut self, ix: LinkIx, ticket: &Ticket, reply: &[u8]) -> bool {
+    pub(crate) fn handle_turned_away(
+        &mut self,
+        cx: &mut Context,
+        ix: LinkIx,
+        ticket: &Ticket,
+        reply: &[u8],
+    ) -> bool {
         if !is_turned_away(ticket, reply) {
             return false;
         }
-        let link = &self.core.engine.links[ix];
+        let link = &cx.engine.links[ix];
         let request = link.kept_request_of(ticket);
         let read = request.and_then(|request| Retry::new(Why::ReplicaFailed, link, *ticket, request));
         let Some(read) = read else { return false };
         let (shard, id) = (link.shard, link.node);
-        self.core.readers.suspect(shard, id);
+        self.suspect(shard, id);
         // It may not be a replica of this shard any more.
-        self.core.wish(None);
-        self.ask_primary(vec![read]);
+        cx.wish(None);
+        ask_primary(cx, vec![read]);
         true
     }
+}
 
-    /// Keys go to whoever is in, if that has changed.
-    #[inline]
-    pub(crate) fn remap_if_changed(&mut self) {
-        if self.core.node_health.ejection.as_ref().is_some_and(|ejection| ejection.has_changed) {
-            self.remap();
+/// Asks the primary what a replica did not answer.
+pub(crate) fn ask_primary(cx: &mut Context, reads: Vec<Retry>) {
+    for Retry { profile, shard, ticket, request } in reads {
+        let Ticket { conn, place, part, owner, command, kept, .. } = ticket;
+        match cx.shared_link(profile, shard) {
+            Ok(ix) => {
+                cx.stats.counters.replica_retries += 1;
+                cx.engine.asking = command;
+                cx.engine.enqueue_on(ix, &request, Asked { conn, place, part, owner, kept });
+            }
+            Err(lost) => cx.effects.push_back(Effect::Lose(ticket, lost)),
+        }
+    }
+}
+
+/// What is late on the connection `ix`, which goes to a replica, is asked of the primary, if it can be. What the replica
+/// says to it yet is for nobody.
+pub(crate) fn expire_read(cx: &mut Context, ix: LinkIx) {
+    let link = &mut cx.engine.links[ix];
+    let request = link.kept_late_request();
+    let Some(ticket) = link.expire() else {
+        return cx.fail_link(ix, Fault::Gone("the node does not read".to_owned()));
+    };
+    let read = request.filter(|_| is_read_of_client(&ticket));
+    match read.and_then(|request| Retry::new(Why::ReplicaFailed, link, ticket, request)) {
+        Some(read) => ask_primary(cx, vec![read]),
+        None => {
+            let lost = cx.time_out(ix, &ticket);
+            cx.effects.push_back(Effect::Lose(ticket, lost));
         }
     }
 }
 
 /// Whether its reads must see what only the primary may have: its transaction depends on what it reads, or it is told
 /// when that changes, or it reads over a connection of its own.
-fn reads_must_be_fresh(session: &Session) -> bool {
+pub(crate) fn reads_must_be_fresh(session: &Session) -> bool {
     let is_tracking =
         session.features.subscribed.as_ref().is_some_and(|subscribed| subscribed.tracking.is_some());
     session.features.watch != Watch::No || is_tracking || session.pinning.id().is_some()
 }
 
 /// Whether a reply from a replica is still to come.
-fn has_reads_in_flight(session: &Session) -> bool {
+pub(crate) fn has_reads_in_flight(session: &Session) -> bool {
     let reads = session.features.reads.iter().flat_map(|reads| &reads.shards);
     reads.filter_map(|of_shard| of_shard.read_at).any(|place| session.replies.has_place(place))
 }
 
 /// The request that is carried out reads from a replica of `shard`.
-fn note_replica_read(session: &mut Session, shard: ShardId) {
+pub(crate) fn note_replica_read(session: &mut Session, shard: ShardId) {
     let place = session.replies.next_place();
     if let Some(reads) = &mut session.features.reads {
         reads.of_shard(shard).read_at = Some(place);

@@ -2,19 +2,20 @@
 
 use super::slow_start::WHOLE;
 use super::{Reader, Zone};
-use crate::core::Core;
+use crate::context::Context;
 use crate::link::ProfileId;
+use crate::reading::Readers;
 use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 
-impl Core {
+impl Readers {
     /// Appends a line for each replica of `shard`, if they are watched, as this worker sees it.
-    pub(crate) fn write_replicas(&self, shard: ShardId, text: &mut String) -> Result {
-        let Some(watched) = self.readers.shards.get(shard.0 as usize) else { return Ok(()) };
+    pub(crate) fn write_replicas(&self, cx: &Context, shard: ShardId, text: &mut String) -> Result {
+        let Some(watched) = self.shards.get(shard.0 as usize) else { return Ok(()) };
         for (reader, member) in (1..).zip(watched.members.iter().skip(1)) {
             let Some(node) = member.node else { continue };
-            let address = &self.engine.topology.node(node).address;
-            let is_up = self.is_reader_up(node);
+            let address = &cx.engine.topology.node(node).address;
+            let is_up = is_reader_up(cx, node);
             let state = if is_up { "up" } else { "down" };
             write!(text, "node{}_replica{reader}:address={address},state={state}", shard.0)?;
             if let Some(lag) = member.report.and_then(|report| watched.lag_bytes(report)) {
@@ -26,8 +27,8 @@ impl Core {
             if member.zone != Zone::Unknown {
                 write!(text, ",in_our_zone={}", if member.zone.is_ours() { "yes" } else { "no" })?;
             }
-            let percent = member.comeback.share(self.limits.slow_start, self.engine.now) * 100 / WHOLE;
-            match watched.fitness(Reader(reader), &self.readers.reading, &self.limits, self.engine.now) {
+            let percent = member.comeback.share(cx.limits.slow_start, cx.engine.now) * 100 / WHOLE;
+            match watched.fitness(Reader(reader), &self.reading, &cx.limits, cx.engine.now) {
                 Ok(()) if is_up => write!(text, ",share={percent}%\r\n")?,
                 Ok(()) => write!(text, ",share=0%,reason=it is not connected\r\n")?,
                 Err(reason) => write!(text, ",share=0%,reason={reason}\r\n")?,
@@ -35,9 +36,9 @@ impl Core {
         }
         Ok(())
     }
+}
 
-    fn is_reader_up(&self, id: NodeId) -> bool {
-        let ix = self.profiles.link(ProfileId::FIRST, id);
-        ix.is_some_and(|ix| self.engine.links[ix].is_ready())
-    }
+fn is_reader_up(cx: &Context, id: NodeId) -> bool {
+    let ix = cx.profiles.link(ProfileId::FIRST, id);
+    ix.is_some_and(|ix| cx.engine.links[ix].is_ready())
 }

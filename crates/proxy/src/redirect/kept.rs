@@ -1,8 +1,8 @@
 //! What the bytes of a request say that were kept and are sent again ([`crate::redirect`]): whose keys it is about, and for
 //! how long it may still wait.
 
-use crate::core::Core;
-use crate::redirect::Aim;
+use crate::context::Context;
+use crate::redirect::declined::Aim;
 use crate::requests::learn::Lookup;
 use command::{Carry, Command, Resolved};
 use resp::Request;
@@ -11,7 +11,7 @@ use std::borrow::Cow;
 use stdx::Instant;
 use topology::ShardId;
 
-impl Core {
+impl Context {
     /// Whose keys `request` is about; without keys, it is about all of `shard`.
     pub(crate) fn aim_of(&self, request: &[u8], shard: ShardId) -> Aim {
         let first = self.look_into(request, |request, command| {

@@ -4,10 +4,10 @@
 //! loss) is absorbed once; the last one yields the bytes for the client.
 
 use crate::errors::{self, Lost};
-use crate::held::streams::Streams;
-use crate::link::profiles::Profile;
+use crate::held::entries::Streams;
+use crate::link::profile::Profile;
 use crate::replies::reports::Reports;
-use crate::scripts::Library;
+use crate::scripts::known::Library;
 use crate::walk;
 use command::Number;
 use resp::{encode, reply};

@@ -12,11 +12,12 @@
 //! Behind the first byte, an error has no place any more, and a node that is lost costs the client its connection. Of a part
 //! whose turn has not come, no more is read than what one read brings: its node keeps the rest.
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
 use crate::link::LinkIx;
+use crate::outcome::{Fault, unasked_push};
 use crate::replies::merge::Merge;
-use crate::replies::{Fault, unasked_push};
 use crate::walk;
 use resp::reply::{self, ReplyError};
 use stdx::Id;
@@ -43,54 +44,13 @@ impl Garbled {
     }
 }
 
-impl Core {
-    /// Passes on what is there for the session's next replies.
-    pub(crate) fn relay(&mut self, session: &mut Session) -> Result<(), Garbled> {
-        let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) else { return Ok(()) };
-        let mut links = std::mem::take(&mut pin.links);
-        for &ix in &links {
-            let ticket = self.engine.links[ix].tickets().next();
-            // What is taken whole is read until it is whole, and what is for nobody until the next is there.
-            let is_read_on =
-                |ticket: &Ticket| ticket.owner == Owner::Nobody || !self.is_relayed(session, ticket);
-            let starved = ticket.is_some_and(is_read_on);
-            self.engine.links[ix].incoming.starved = starved;
-        }
-        let relayed = self.relay_all(session, &links);
-        for &ix in &links {
-            self.pace_pinned(ix);
-            self.engine.links[ix].forget_answered(&mut self.engine.pool);
-            self.engine.recount_link(ix);
-        }
-        links.retain(|ix| !self.pins.doomed.contains(ix));
-        if let Some(pin) = session.pinning.id().and_then(|id| self.pins.get_mut(id)) {
-            pin.links = links;
-        }
-        self.engine.list_client(session);
-        self.count_waiting(session);
-        relayed
-    }
-
+impl Context {
     /// Whether the reply to `ticket` is passed on while it comes.
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
         match session.replies.owed(ticket.place) {
-            Some(Owed::Task(TaskId::Merge(id))) => self.tasks.merges.get(id).is_some_and(Merge::is_relayed),
+            Some(Owed::Task(TaskId::Merge(id))) => self.merges.get(id).is_some_and(Merge::is_relayed),
             Some(Owed::Task(TaskId::Receivers(_)) | Owed::Task(TaskId::Judged(_))) => false,
             _ => true,
-        }
-    }
-
-    fn relay_all(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<(), Garbled> {
-        loop {
-            let step = match session.replies.front_owed() {
-                _ if session.replies.output().len() >= self.engine.limits.relay_bytes_max => Step::Wait,
-                Some(Owed::Node) => self.relay_reply(session, links)?,
-                Some(Owed::Task(TaskId::Merge(id))) => self.relay_parts(session, links, id)?,
-                _ => Step::Wait,
-            };
-            if step == Step::Wait {
-                return Ok(());
-            }
         }
     }
 
@@ -158,22 +118,65 @@ impl Core {
         }
         holds
     }
+}
+
+impl Core {
+    /// Passes on what is there for the session's next replies.
+    pub(crate) fn relay(&mut self, session: &mut Session) -> Result<(), Garbled> {
+        let Some(pin) = session.pinning.id().and_then(|id| self.cx.pins.get_mut(id)) else { return Ok(()) };
+        let mut links = std::mem::take(&mut pin.links);
+        for &ix in &links {
+            let ticket = self.cx.engine.links[ix].tickets().next();
+            // What is taken whole is read until it is whole, and what is for nobody until the next is there.
+            let is_read_on =
+                |ticket: &Ticket| ticket.owner == Owner::Nobody || !self.cx.is_relayed(session, ticket);
+            let starved = ticket.is_some_and(is_read_on);
+            self.cx.engine.links[ix].incoming.starved = starved;
+        }
+        let relayed = self.relay_all(session, &links);
+        for &ix in &links {
+            self.cx.pace_pinned(ix);
+            self.cx.engine.links[ix].forget_answered(&mut self.cx.engine.pool);
+            self.cx.engine.recount_link(ix);
+        }
+        links.retain(|ix| !self.cx.pins.doomed.contains(ix));
+        if let Some(pin) = session.pinning.id().and_then(|id| self.cx.pins.get_mut(id)) {
+            pin.links = links;
+        }
+        self.cx.engine.list_client(session);
+        self.cx.count_waiting(session);
+        relayed
+    }
+
+    fn relay_all(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<(), Garbled> {
+        loop {
+            let step = match session.replies.front_owed() {
+                _ if session.replies.output().len() >= self.cx.engine.limits.relay_bytes_max => Step::Wait,
+                Some(Owed::Node) => self.cx.relay_reply(session, links)?,
+                Some(Owed::Task(TaskId::Merge(id))) => self.relay_parts(session, links, id)?,
+                _ => Step::Wait,
+            };
+            if step == Step::Wait {
+                return Ok(());
+            }
+        }
+    }
 
     /// Passes on what is there of a merge's parts.
     fn relay_parts(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
-        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_relayed());
+        let merge = self.cx.merges.get_mut(id).filter(|merge| merge.is_relayed());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
         let step = relay_merge(self, session, links, &mut merge);
         match step {
             Ok(Step::Done) => {
-                self.tasks.merges.remove(id);
-                self.engine.memory.recount(&mut merge.counted_bytes, 0);
-                merge.give_values(&mut self.tasks.spare_values);
+                self.cx.merges.remove(id);
+                self.cx.engine.memory.recount(&mut merge.counted_bytes, 0);
+                merge.give_values(&mut self.cx.spare_values);
             }
             _ => {
                 let holds = merge.held_bytes();
-                self.engine.memory.recount(&mut merge.counted_bytes, holds);
-                if let Some(place) = self.tasks.merges.get_mut(id) {
+                self.cx.engine.memory.recount(&mut merge.counted_bytes, holds);
+                if let Some(place) = self.cx.merges.get_mut(id) {
                     *place = merge;
                 }
             }
@@ -186,19 +189,19 @@ impl Core {
     /// them for each would take time by the square of their number.
     pub(crate) fn waits_for_others(&mut self, session: &Session, ix: LinkIx) -> Result<bool, Garbled> {
         let Some(Owed::Task(TaskId::Merge(id))) = session.replies.front_owed() else { return Ok(false) };
-        if session.replies.is_relaying() || front_ticket(&self.engine.links[ix], session).is_none() {
+        if session.replies.is_relaying() || front_ticket(&self.cx.engine.links[ix], session).is_none() {
             return Ok(false);
         }
-        let merge = self.tasks.merges.get_mut(id).filter(|merge| merge.is_relayed());
+        let merge = self.cx.merges.get_mut(id).filter(|merge| merge.is_relayed());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(false) };
         let read = begin_part(self, session, ix, &mut merge);
         let waits = !merge.has_failed() && !merge.has_begun();
-        if let Some(place) = self.tasks.merges.get_mut(id) {
+        if let Some(place) = self.cx.merges.get_mut(id) {
             *place = merge;
         }
         read?;
         if waits {
-            self.pace_pinned(ix);
+            self.cx.pace_pinned(ix);
         }
         Ok(waits)
     }
@@ -220,7 +223,7 @@ fn relay_merge(
         false => relay_values(core, session, links, merge)?,
     };
     if step == Step::Done {
-        session.replies.finish_relay(&mut core.engine.pool);
+        session.replies.finish_relay(&mut core.cx.engine.pool);
     }
     Ok(step)
 }
@@ -239,18 +242,18 @@ fn begin_parts(
     if !merge.has_begun() {
         return Ok(Some(Step::Wait));
     }
-    let mut head = core.engine.pool.take();
+    let mut head = core.cx.engine.pool.take();
     merge.begin_relay(&mut head);
     count_merged(core, merge, &head);
-    session.replies.relay(&head, &mut core.engine.pool);
-    core.engine.pool.give(head);
+    session.replies.relay(&head, &mut core.cx.engine.pool);
+    core.cx.engine.pool.give(head);
     Ok(None)
 }
 
 /// Counts a merged reply that begins with `head`.
 fn count_merged(core: &mut Core, merge: &Merge, head: &[u8]) {
     if let Some((command, queued_us)) = merge.asked {
-        core.stats.tally.count_reply(command, queued_us, core.engine.now_us, head);
+        core.cx.stats.tally.count_reply(command, queued_us, core.cx.engine.now_us, head);
     }
 }
 
@@ -262,16 +265,16 @@ fn relay_values(
     merge: &mut Merge,
 ) -> Result<Step, Garbled> {
     while let Some(part) = merge.next_part() {
-        if session.replies.output().len() >= core.engine.limits.relay_bytes_max {
+        if session.replies.output().len() >= core.cx.engine.limits.relay_bytes_max {
             return Ok(Step::Wait);
         }
         if let Some(value) = merge.held_value(part) {
-            session.replies.relay(value, &mut core.engine.pool);
+            session.replies.relay(value, &mut core.cx.engine.pool);
             merge.advance(value.len());
             continue;
         }
-        let Some((ix, ticket)) = core.source(session, links, Some(part)) else { return Ok(Step::Wait) };
-        if !core.relay_value(session, ix, &ticket)? {
+        let Some((ix, ticket)) = core.cx.source(session, links, Some(part)) else { return Ok(Step::Wait) };
+        if !core.cx.relay_value(session, ix, &ticket)? {
             return Ok(Step::Wait);
         }
         merge.advance(0);
@@ -287,19 +290,19 @@ fn relay_lists(
     links: &[LinkIx],
     merge: &mut Merge,
 ) -> Result<Step, Garbled> {
-    let part_of = |&ix: &LinkIx| Some((front_ticket(&core.engine.links[ix], session)?.part, ix));
+    let part_of = |&ix: &LinkIx| Some((front_ticket(&core.cx.engine.links[ix], session)?.part, ix));
     let mut sources: Vec<(u32, LinkIx)> = links.iter().filter_map(part_of).collect();
     sources.sort_unstable();
     for (_, ix) in sources {
-        if session.replies.output().len() >= core.engine.limits.relay_bytes_max {
+        if session.replies.output().len() >= core.cx.engine.limits.relay_bytes_max {
             return Ok(Step::Wait);
         }
-        let Some(&ticket) = front_ticket(&core.engine.links[ix], session) else { return Ok(Step::Wait) };
-        if !core.relay_value(session, ix, &ticket)? {
+        let Some(&ticket) = front_ticket(&core.cx.engine.links[ix], session) else { return Ok(Step::Wait) };
+        if !core.cx.relay_value(session, ix, &ticket)? {
             return Ok(Step::Wait);
         }
-        core.engine.links[ix].incoming.elements = None;
-        core.finish_reply(ix);
+        core.cx.engine.links[ix].incoming.elements = None;
+        core.cx.finish_reply(ix);
         merge.end_part();
     }
     Ok(if merge.is_complete() { Step::Done } else { Step::Wait })
@@ -307,11 +310,11 @@ fn relay_lists(
 
 /// One element of the array that `ix` sends was passed on.
 fn finish_element(core: &mut Core, ix: LinkIx) {
-    let link = &mut core.engine.links[ix];
+    let link = &mut core.cx.engine.links[ix];
     link.incoming.elements =
         link.incoming.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
     if link.incoming.elements.is_none() {
-        core.finish_reply(ix);
+        core.cx.finish_reply(ix);
     }
 }
 
@@ -327,17 +330,17 @@ fn read_heads(
 
 /// Reads the beginning of the part that comes over `ix`, if it has not begun.
 fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge) -> Result<(), Garbled> {
-    let link = &core.engine.links[ix];
+    let link = &core.cx.engine.links[ix];
     let Some(&Ticket { part, command, queued_us, .. }) = front_ticket(link, session) else {
         return Ok(());
     };
     merge.asked.get_or_insert((command, queued_us));
-    if link.incoming.elements.is_some() || core.holds_error(ix) {
+    if link.incoming.elements.is_some() || core.cx.holds_error(ix) {
         return Ok(());
     }
-    let link = &mut core.engine.links[ix];
+    let link = &mut core.cx.engine.links[ix];
     let input = link.lend_input();
-    let head = head_of(&input, &core.engine.limits.reply).map_err(|error| Garbled::by(ix, error))?;
+    let head = head_of(&input, &core.cx.engine.limits.reply).map_err(|error| Garbled::by(ix, error))?;
     let used = if let Head::Array { len, .. } = &head { *len } else { 0 };
     link.incoming.starved = matches!(head, Head::Unfinished);
     match head {
@@ -345,7 +348,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
             link.incoming.elements = Some(elements);
             merge.begin_part(elements);
             if merge.is_of_lists() {
-                let passed = link.pass_header(&input[..len], &core.engine.limits);
+                let passed = link.pass_header(&input[..len], &core.cx.engine.limits);
                 passed.map_err(|error| Garbled::by(ix, error))?;
             }
         }
@@ -353,7 +356,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
         Head::Error { len } => merge.fail_by_link(part, &input[..len]),
         Head::Unfinished => {}
     }
-    link.restore_input(input, used, &mut core.engine.pool);
+    link.restore_input(input, used, &mut core.cx.engine.pool);
     if link.incoming.elements == Some(0) {
         end_empty_part(core, ix, merge);
     }
@@ -363,8 +366,8 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
 /// The part that `ix` brought has no elements: it is all here. Its node would be late if it were waited for until the turn of
 /// the part.
 fn end_empty_part(core: &mut Core, ix: LinkIx, merge: &mut Merge) {
-    core.engine.links[ix].incoming.elements = None;
-    core.finish_reply(ix);
+    core.cx.engine.links[ix].incoming.elements = None;
+    core.cx.finish_reply(ix);
     merge.end_empty_part();
 }
 
@@ -373,19 +376,19 @@ fn answer_failed(core: &mut Core, session: &mut Session, links: &[LinkIx], merge
     for &ix in links {
         // Also where the connection is not made yet: its first reply would be for a place that is filled.
         let is_first = |ticket: &Ticket| is_for_front(ticket, session);
-        if core.engine.links[ix].tickets().next().is_some_and(is_first) {
-            core.pins.doomed.push(ix);
+        if core.cx.engine.links[ix].tickets().next().is_some_and(is_first) {
+            core.cx.pins.doomed.push(ix);
         }
     }
-    if let Some(pin) = session.pinning.id().and_then(|id| core.pins.get_mut(id)) {
+    if let Some(pin) = session.pinning.id().and_then(|id| core.cx.pins.get_mut(id)) {
         pin.forget(session.replies.front());
     }
-    let mut error = core.engine.pool.take();
+    let mut error = core.cx.engine.pool.take();
     merge.write_failure(&mut error);
     count_merged(core, merge, &error);
     let place = session.replies.front();
-    session.replies.settle(place, &error, &mut core.engine.pool);
-    core.engine.pool.give(error);
+    session.replies.settle(place, &error, &mut core.cx.engine.pool);
+    core.cx.engine.pool.give(error);
     Step::Done
 }
 

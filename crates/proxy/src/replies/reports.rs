@@ -2,7 +2,7 @@
 //! not by the thousand: replies are kept whole until the last one is here. They are of the protocol that the client speaks,
 //! and so is what is made of them.
 
-use crate::link::profiles::Profile;
+use crate::link::profile::Profile;
 use command::Report;
 use resp::encode;
 use resp::integer::parse_i64;

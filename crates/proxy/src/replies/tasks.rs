@@ -1,9 +1,11 @@
 //! What tasks make of a reply that belongs to one place of a client, or of its loss.
 
 use super::Recipient;
+use crate::context::Context;
 use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::features::{Asked, Session, TaskId};
+use crate::login::passing;
 use crate::pubsub;
 
 /// What the client gets.
@@ -24,6 +26,15 @@ impl Made<'_> {
     }
 }
 
+impl Context {
+    /// The client gets the error `text`.
+    pub(super) fn write_loss<'a>(&mut self, text: &str, out: &mut Vec<u8>) -> Made<'a> {
+        self.stats.counters.errors += 1;
+        errors::write(out, text);
+        Made::Written
+    }
+}
+
 impl Core {
     /// `task` has got `reply`.
     pub(super) fn make_of_reply<'a>(
@@ -36,24 +47,26 @@ impl Core {
     ) -> Made<'a> {
         match task {
             TaskId::Exec => return Made::AsItIs(reply),
-            TaskId::Repeat(repeat) if self.repeat(session, recipient.place, repeat, reply) => {
+            TaskId::Repeat(repeat)
+                if self.repeats.repeat(&mut self.cx, session, recipient.place, repeat, reply) =>
+            {
                 return Made::Nothing;
             }
             TaskId::Repeat(_) => return Made::AsItIs(reply),
             TaskId::Mixture(mixture) => {
-                let is_answered = self.answer_mixture(session, mixture, reply, out);
+                let is_answered = self.execs.answer_mixture(&mut self.cx, session, mixture, reply, out);
                 if !is_answered {
                     let (command, queued_us) = (recipient.command, recipient.queued_us);
-                    self.stats.tally.count_reply(command, queued_us, self.engine.now_us, reply);
+                    self.cx.stats.tally.count_reply(command, queued_us, self.cx.engine.now_us, reply);
                 }
                 return Made::written_if(is_answered);
             }
             TaskId::Scan(scan) => {
                 let asked = Asked::by_client(recipient.conn, recipient.place);
-                return Made::written_if(self.absorb_page(scan, asked, reply, out));
+                return Made::written_if(self.scans.absorb_page(&mut self.cx, scan, asked, reply, out));
             }
-            TaskId::Login(attempt) => self.end_attempt(session, attempt, reply, out),
-            TaskId::Judged(judged) => self.end_judgement(judged, reply, out),
+            TaskId::Login(attempt) => passing::end_attempt(&mut self.cx, session, attempt, reply, out),
+            TaskId::Judged(judged) => passing::end_judgement(&mut self.cx, judged, reply, out),
             TaskId::Receivers(receivers) => pubsub::write_receivers(reply, receivers, out),
             // Tickets of these name them and not a place; what a merge makes, it makes of losses too.
             TaskId::Inquiry(_)
@@ -81,13 +94,14 @@ impl Core {
         };
         match task {
             TaskId::Exec | TaskId::Receivers(_) => {}
-            TaskId::Mixture(mixture) => self.lose_mixture(session, mixture),
-            TaskId::Login(attempt) => drop(self.lose_attempt(session, attempt)),
-            TaskId::Judged(judged) => drop(self.forget_judgement(judged)),
-            TaskId::Repeat(repeat) => self.forget_repeat(repeat),
+            TaskId::Mixture(mixture) => self.execs.lose_mixture(&mut self.cx, session, mixture),
+            TaskId::Login(attempt) => drop(passing::lose_attempt(&mut self.cx, session, attempt)),
+            TaskId::Judged(judged) => drop(passing::forget_judgement(&mut self.cx, judged)),
+            TaskId::Repeat(repeat) => self.repeats.forget_repeat(&mut self.cx, repeat),
             TaskId::Scan(scan) => {
                 let error = errors::reply(&text);
-                self.stats.counters.errors += u64::from(self.end_scan(scan, &error, out));
+                self.cx.stats.counters.errors +=
+                    u64::from(self.scans.end_scan(&mut self.cx, scan, &error, out));
                 return Made::Written;
             }
             TaskId::Inquiry(_)
@@ -98,13 +112,6 @@ impl Core {
             | TaskId::Replay(_)
             | TaskId::Merge(_) => return Made::Nothing,
         }
-        self.write_loss(&text, out)
-    }
-
-    /// The client gets the error `text`.
-    pub(super) fn write_loss<'a>(&mut self, text: &str, out: &mut Vec<u8>) -> Made<'a> {
-        self.stats.counters.errors += 1;
-        errors::write(out, text);
-        Made::Written
+        self.cx.write_loss(&text, out)
     }
 }

@@ -2,19 +2,20 @@
 //!
 //! If a shard of a split request is known to be down, nothing is sent to the other shards either: the client may repeat it safely.
 
-use crate::core::Core;
+use crate::context::Context;
 use crate::features::{Asked, Owed, Owner, Session, TaskId};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::{Keys, Part};
-use crate::scripts::Library;
+use crate::scripts;
+use crate::scripts::known::Library;
 use crate::session::Reason;
 use crate::walk;
 use command::{Command, Flags};
 use resp::Request;
 
-impl Core {
+impl Context {
     /// Sends each part of `keys` a request of its own with the keys (and values) that belong to it, in the order of
     /// the original. All parts must be admitted, else none is sent.
     pub(crate) fn send_parts(
@@ -84,7 +85,7 @@ impl Core {
         if self.refuse_unless_admitted(session, &mut keys.parts) {
             return;
         }
-        let library = self.note_scripts(command, request, &keys.parts);
+        let library = scripts::note_scripts(self, command, request, &keys.parts);
         for part in &mut keys.parts {
             part.start = self.engine.links[part.link].append(request.bytes, &mut self.engine.pool);
         }
@@ -132,7 +133,7 @@ impl Core {
             &keys.part_of_key,
             reads,
             request.get(2),
-            &mut self.tasks.spare_values,
+            &mut self.spare_values,
             &mut self.engine.prng,
         )
         .with_library(library)
@@ -157,7 +158,7 @@ impl Core {
     pub(crate) fn expect_merge(&mut self, session: &mut Session, mut merge: Merge, keys: &Keys, kept: Kept) {
         let holds = merge.held_bytes();
         self.engine.memory.recount(&mut merge.counted_bytes, holds);
-        let place = session.replies.reserve(Owed::Task(TaskId::Merge(self.tasks.merges.insert(merge))));
+        let place = session.replies.reserve(Owed::Task(TaskId::Merge(self.merges.insert(merge))));
         self.stats.counters.fragments += keys.parts.len() as u64;
         for (number, part) in keys.parts.iter().enumerate() {
             let (part_number, owner) = (number as u32, Owner::Client);

@@ -3,7 +3,7 @@
 
 use crate::ConnId;
 use crate::limits::Limits;
-use crate::login::passing::is_denial;
+use crate::login::attempts::is_denial;
 use command::{Command, learned};
 use resp::reply::is_error;
 use std::collections::HashMap;

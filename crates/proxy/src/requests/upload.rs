@@ -5,10 +5,13 @@
 //! all of it. If the client goes away half-way, the connection is closed, and the node drops what it had: half a
 //! request is never carried out.
 
+use crate::context::Context;
 use crate::core::Core;
 use crate::features::{Asked, Owed, Owner, Session};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
+use crate::link::upload::Upload;
+use crate::reading::replicas;
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase};
 use command::{Carry, Number, Resolved};
@@ -17,105 +20,10 @@ use resp::request::{Scanner, Span};
 use stdx::{Id, Instant};
 use topology::ShardId;
 
-/// A request that is being passed on.
-#[derive(Debug)]
-pub(crate) struct Upload {
-    /// Where to; `None` if its rest is dropped, since the request was answered already.
-    link: Option<LinkIx>,
-    scanner: Scanner,
-}
-
-impl Upload {
-    /// The connection `ix` is gone.
-    pub(crate) fn forget(&mut self, ix: LinkIx) {
-        if self.link == Some(ix) {
-            self.link = None;
-        }
-    }
-
-    /// The rest is of no use. Returns the connection on which the beginning went out.
-    pub(crate) fn give_up(&mut self) -> Option<LinkIx> {
-        self.link.take()
-    }
-}
-
 /// A request with more arguments is held until it is whole: it is large by their number.
 const ARGS_MAX: usize = 64 * 1024;
 
-impl Core {
-    /// The request that begins `bytes` will be large: passes on what is there of it, if that can be done now. Returns
-    /// how many bytes were used; 0 if it is to be called again with more, or never.
-    pub(crate) fn begin_upload(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
-        if session.input.holds_request {
-            return 0;
-        }
-        // What a node may decline must be all there, to be sent to another.
-        let target = self.upload_target(session, bytes).filter(|_| !self.engine.keeps.is_kept());
-        let Some((shard, number)) = target else {
-            // It is read on when it may have connections of its own: few such requests are held at once.
-            session.input.holds_request = self.pin(session);
-            return 0;
-        };
-        if !self.pin(session) {
-            return 0;
-        }
-        let Some(id) = session.pinning.id() else { return 0 };
-        session.input.scanner = Scanner::default();
-        session.pinning = Pinning::Busy(id);
-        self.note_own_writes(session);
-        session.features.last = number;
-        self.engine.asking = number;
-        self.stats.tally.count_call(number);
-        self.stats.counters.requests += 1;
-        let ix = match self.pinned_node(id, session.profile, shard, None) {
-            Ok(ix) => {
-                let place = session.replies.reserve(Owed::Node);
-                let start = self.engine.links[ix].end();
-                let asked =
-                    Asked { conn: session.conn, place, part: 0, owner: Owner::Client, kept: Kept::NO };
-                self.engine.push_ticket(ix, start, asked);
-                self.engine.set_deadline(ix, Instant::NEVER);
-                Some(ix)
-            }
-            Err(lost) => {
-                self.refuse(session, &lost.text());
-                None
-            }
-        };
-        let pin = self.pins.get_mut(id).expect("a pinned session has a pin");
-        pin.upload = Some(Upload { link: ix, scanner: Scanner::default() });
-        self.continue_upload(session, id, bytes)
-    }
-
-    /// The shard that the request belongs to, if its beginning tells, and its command.
-    fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
-        let is_usual = session.mute == Mute::No
-            && !session.features.login.is_missing()
-            && session.features.subscribed.is_none();
-        if !is_usual || session.features.transaction.is_some() || self.monitor.is_on {
-            return None;
-        }
-        let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
-        // What is unfinished was scanned without an error before.
-        scanner.scan(bytes, &self.engine.limits.request, &mut args, &mut inline).ok()?;
-        let (known, all) = (args.len(), scanner.args_announced());
-        if known == 0 || all > ARGS_MAX {
-            return None;
-        }
-        // What has not come yet stands as empty, so that the number of arguments can be checked.
-        args.resize(all, Span { start: bytes.len(), len: 0 });
-        let request = Request::new(bytes, &args);
-        let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
-        let position = command.single_key().filter(|&position| position < known)?;
-        let key = request.arg(position);
-        // What has not come yet may say that the key is read or written as well.
-        if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {
-            return None;
-        }
-        let shard = self.engine.topology.shard_of(key);
-        matches!(command.carry, Carry::Shard).then_some((shard, number))
-    }
-
+impl Context {
     /// Passes on what belongs to the request. Returns how many bytes were used.
     pub(crate) fn continue_upload(&mut self, session: &mut Session, id: Id, bytes: &[u8]) -> usize {
         let Some(Upload { link: ix, scanner }) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_mut())
@@ -175,5 +83,80 @@ impl Core {
     pub(crate) fn is_uploading(&self, session: &Session) -> bool {
         let Pinning::Busy(id) = session.pinning else { return false };
         self.pins.get(id).is_some_and(|pin| pin.upload.is_some())
+    }
+}
+
+impl Core {
+    /// The request that begins `bytes` will be large: passes on what is there of it, if that can be done now. Returns
+    /// how many bytes were used; 0 if it is to be called again with more, or never.
+    pub(crate) fn begin_upload(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
+        if session.input.holds_request {
+            return 0;
+        }
+        // What a node may decline must be all there, to be sent to another.
+        let target = self.upload_target(session, bytes).filter(|_| !self.cx.engine.keeps.is_kept());
+        let Some((shard, number)) = target else {
+            // It is read on when it may have connections of its own: few such requests are held at once.
+            session.input.holds_request = self.cx.pin(session);
+            return 0;
+        };
+        if !self.cx.pin(session) {
+            return 0;
+        }
+        let Some(id) = session.pinning.id() else { return 0 };
+        session.input.scanner = Scanner::default();
+        session.pinning = Pinning::Busy(id);
+        replicas::note_own_writes(&mut self.cx, session);
+        session.features.last = number;
+        self.cx.engine.asking = number;
+        self.cx.stats.tally.count_call(number);
+        self.cx.stats.counters.requests += 1;
+        let ix = match self.cx.pinned_node(id, session.profile, shard, None) {
+            Ok(ix) => {
+                let place = session.replies.reserve(Owed::Node);
+                let start = self.cx.engine.links[ix].end();
+                let asked =
+                    Asked { conn: session.conn, place, part: 0, owner: Owner::Client, kept: Kept::NO };
+                self.cx.engine.push_ticket(ix, start, asked);
+                self.cx.engine.set_deadline(ix, Instant::NEVER);
+                Some(ix)
+            }
+            Err(lost) => {
+                self.cx.refuse(session, &lost.text());
+                None
+            }
+        };
+        let pin = self.cx.pins.get_mut(id).expect("a pinned session has a pin");
+        pin.upload = Some(Upload { link: ix, scanner: Scanner::default() });
+        self.cx.continue_upload(session, id, bytes)
+    }
+
+    /// The shard that the request belongs to, if its beginning tells, and its command.
+    fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
+        let is_usual = session.mute == Mute::No
+            && !session.features.login.is_missing()
+            && session.features.subscribed.is_none();
+        if !is_usual || session.features.transaction.is_some() || self.monitor.is_on {
+            return None;
+        }
+        let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
+        // What is unfinished was scanned without an error before.
+        scanner.scan(bytes, &self.cx.engine.limits.request, &mut args, &mut inline).ok()?;
+        let (known, all) = (args.len(), scanner.args_announced());
+        if known == 0 || all > ARGS_MAX {
+            return None;
+        }
+        // What has not come yet stands as empty, so that the number of arguments can be checked.
+        args.resize(all, Span { start: bytes.len(), len: 0 });
+        let request = Request::new(bytes, &args);
+        let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
+        let position = command.single_key().filter(|&position| position < known)?;
+        let key = request.arg(position);
+        // What has not come yet may say that the key is read or written as well.
+        if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {
+            return None;
+        }
+        let shard = self.cx.engine.topology.shard_of(key);
+        matches!(command.carry, Carry::Shard).then_some((shard, number))
     }
 }

@@ -1,6 +1,6 @@
 //! Transcripts of transactions with commands that all shards or all workers are asked for. `|` stands for CR LF.
 
-use crate::link::profiles::Profile;
+use crate::link::profile::Profile;
 use crate::testing::Rig;
 use crate::tests::pubsub::{message, said};
 use crate::{Event, Limits, Settings, Transactions};
@@ -31,7 +31,7 @@ fn all_shards_are_asked_at_the_place_of_dbsize() {
     assert_eq!(rig.taken(client), ":7|$1|1|");
     rig.client_sends(client, "client id|");
     assert_eq!(rig.taken(client), ":1|");
-    assert!(rig.proxy.core.tasks.mixtures.is_empty());
+    assert!(rig.proxy.core.execs.mixtures.is_empty());
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn a_client_that_leaves_between_the_replies_leaves_nothing() {
     rig.node_sends(0, ":1|");
     rig.event(Event::Closed { conn: client, reason: "gone" });
     rig.node_sends(1, ":1|");
-    assert_eq!((rig.proxy.core.tasks.mixtures.len(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.mixtures.len(), rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Transcripts of commands that wait. `|` stands for CR LF.
 
 use crate::EngineLimits;
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed, deliver_mail};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;

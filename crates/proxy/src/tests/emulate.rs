@@ -3,7 +3,7 @@
 //! Payloads are made and read by a [`Scratch`], as a node would.
 
 use crate::EngineLimits;
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::features::Ticket;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
@@ -706,7 +706,7 @@ mod moves {
         for source in [&rig.key(0), "{tag}0", "a}0", "{}}0", ""] {
             let (client, target) = (rig.client(), "{elsewhere}");
             rig.client_sends(client, &format!("lmove \"{source}\" {target} right left|"));
-            let division = |rig: &Rig, key: &[u8]| rig.proxy.core.engine.topology.division_of(key);
+            let division = |rig: &Rig, key: &[u8]| rig.proxy.core.cx.engine.topology.division_of(key);
             let (at, to) = (division(&rig, source.as_bytes()), division(&rig, target.as_bytes()));
             rig.node_sends(to.1.0, if at.1 == to.1 { "" } else { "+none|" });
             rig.node_sends(at.1.0, if at.1 == to.1 { "+list|+none|" } else { "+list|" });
@@ -900,7 +900,7 @@ fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
 #[test]
 fn without_an_evaluator_nothing_runs_over_several_shards() {
     let mut rig = rig(2);
-    rig.proxy.core.settings.evaluator = None;
+    rig.proxy.core.cx.settings.evaluator = None;
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     for line in [
         format!("sunion {a} {b}"),

@@ -1,7 +1,7 @@
 //! Every command and subcommand of the table, in each state that a client may be in: what becomes of it, and what must
 //! not reach a node. In a transaction: see `inlays.rs`. `|` stands for CR LF.
 
-use crate::link::profiles::Profile;
+use crate::link::profile::Profile;
 use crate::testing::Rig;
 use crate::{ConnId, Event};
 use command::{Carry, Command, Flags, Local};

@@ -1,7 +1,7 @@
 //! Transcripts of XREAD over several shards. `|` stands for CR LF.
 
-use crate::cross_slot::Remedy;
-use crate::link::profiles::Profile;
+use crate::cross_slot::remedy::Remedy;
+use crate::link::profile::Profile;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;
@@ -365,7 +365,7 @@ fn link_lost_before_its_unblock_reply_harms_nobody() {
 /// A client of a cluster that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
 fn in_cluster() -> (Scene, String) {
     let scene = Scene::waiting(Rig::cluster(2));
-    let slot = scene.rig.proxy.core.engine.topology.division_of(scene.keys[0].as_bytes()).0;
+    let slot = scene.rig.proxy.core.cx.engine.topology.division_of(scene.keys[0].as_bytes()).0;
     (scene, format!("{slot} 127.0.0.1:7001|"))
 }
 

@@ -51,7 +51,7 @@ fn subscribe_without_a_new_map_fails_in_time() {
     let (client, _, slot, source) = asker(&mut rig);
     rig.pass(Duration::from_millis(300));
     rig.sends(source, &moved(slot, 5));
-    let timeout = rig.proxy.core.engine.limits.request_timeout;
+    let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.pass(timeout - Duration::from_millis(301));
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(2));
@@ -76,7 +76,7 @@ fn who_subscribes_while_the_cluster_is_down_for_a_moment_waits() {
 fn subscribe_in_a_long_cluster_outage_fails_in_time() {
     let mut rig = Rig::cluster(2);
     let (client, channel, _, source) = asker(&mut rig);
-    let (timeout, asked_at) = (rig.proxy.core.engine.limits.request_timeout, rig.now);
+    let (timeout, asked_at) = (rig.proxy.core.cx.engine.limits.request_timeout, rig.now);
     rig.sends(source, CLUSTER_DOWN);
     let mut told = String::new();
     while told.is_empty() {

@@ -1,6 +1,6 @@
 //! Transcripts of transactions of which the proxy answers a part, or that choose a database. `|` stands for CR LF.
 
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits, Settings};
 
@@ -52,7 +52,7 @@ fn failed_exec_has_no_local_effects() {
         let replies = rig.taken(client);
         let expected = if failure == "*7|" { "-ERR " } else { failure };
         assert!(replies.starts_with(expected) && replies.ends_with("$-1|"), "{replies}");
-        assert!(rig.proxy.core.tasks.mixtures.is_empty());
+        assert!(rig.proxy.core.execs.mixtures.is_empty());
     }
 }
 
@@ -66,7 +66,7 @@ fn a_transaction_that_is_lost_is_told_and_the_client_goes_on() {
     rig.event(Event::Ended { conn });
     let lost = "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!(rig.taken(client), format!("{lost}$-1|"));
-    assert!(rig.proxy.core.tasks.mixtures.is_empty());
+    assert!(rig.proxy.core.execs.mixtures.is_empty());
 }
 
 #[test]
@@ -76,7 +76,7 @@ fn a_client_that_leaves_leaves_nothing_of_its_transaction() {
     rig.client_sends(client, "multi|client setname x|get a|exec|");
     rig.event(Event::Closed { conn: client, reason: "gone" });
     rig.node_sends(0, "+OK|+QUEUED|*1|$-1|");
-    assert_eq!((rig.proxy.core.tasks.mixtures.len(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.mixtures.len(), rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]

@@ -94,7 +94,7 @@ fn down_node_that_is_then_refused_is_reported_again() {
 fn shardis_is_no_node_of_itself() {
     let mut rig = rig();
     let conn = greet(&mut rig);
-    let own = rig.proxy.core.run_id.clone();
+    let own = rig.proxy.core.cx.run_id.clone();
     rig.sends(conn, &bulk(&format!("redis_mode:standalone|run_id:{own}|")));
     let notices = rig.notices();
     assert!(
@@ -111,14 +111,14 @@ fn shardis(behind: &str) -> String {
 fn a_shardis_that_has_this_one_as_a_node_is_refused() {
     let mut rig = rig();
     let conn = greet(&mut rig);
-    let own = rig.proxy.core.run_id.clone();
+    let own = rig.proxy.core.cx.run_id.clone();
     rig.sends(conn, &bulk(&shardis(&own)));
     let notices = rig.notices();
     assert!(
         matches!(&notices[..], [Notice::NodeRefused { reason, .. }] if reason.contains("forwards to this one"))
     );
     assert!(rig.is_closed(conn));
-    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "", "nothing is reached through it");
+    assert_eq!(rig.proxy.core.cx.node_health.inspection.behind(), "", "nothing is reached through it");
 }
 
 #[test]
@@ -127,8 +127,8 @@ fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
     let conn = greet(&mut rig);
     rig.sends(conn, &(bulk(&shardis("")) + &bulk(PRIMARY)));
     assert!(rig.is_up(0));
-    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "b".repeat(40), "others learn of it");
-    let own = rig.proxy.core.run_id.clone();
+    assert_eq!(rig.proxy.core.cx.node_health.inspection.behind(), "b".repeat(40), "others learn of it");
+    let own = rig.proxy.core.cx.run_id.clone();
     for _ in 0..60 {
         rig.pass(Duration::from_secs(1));
         match rig.taken(conn).as_str() {
@@ -142,7 +142,7 @@ fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
         }
     }
     assert!(rig.is_closed(conn));
-    assert_eq!(rig.proxy.core.node_health.inspection.behind(), "");
+    assert_eq!(rig.proxy.core.cx.node_health.inspection.behind(), "");
 }
 
 #[test]

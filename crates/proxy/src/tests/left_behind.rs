@@ -58,7 +58,7 @@ fn serve(rig: &mut Rig) {
     loop {
         rig.proxy.handle_timeouts(rig.now);
         rig.perform();
-        let connecting = rig.proxy.core.engine.links.iter().find_map(|link| match link.state {
+        let connecting = rig.proxy.core.cx.engine.links.iter().find_map(|link| match link.state {
             State::Connecting { conn, .. } => Some(conn),
             _ => None,
         });
@@ -76,7 +76,7 @@ fn serve(rig: &mut Rig) {
 /// What is held by name: what the accounts of the worker and of the process say.
 fn held(rig: &Rig) -> i64 {
     let core = &rig.proxy.core;
-    (rig.proxy.held_bytes() + core.board.scripts.account().0 + core.logins.users.held_bytes()) as i64
+    (rig.proxy.held_bytes() + core.cx.board.scripts.account().0 + core.cx.logins.users.held_bytes()) as i64
 }
 
 /// Bytes that are there, and are in no account, after a new client has sent `request`, and is idle.

@@ -159,7 +159,7 @@ fn subscriptions_stay_with_the_user_that_made_them() {
         quiet_second(&mut rig);
     }
     assert_eq!((rig.is_closed(bobs), rig.is_closed(eves)), (true, true));
-    assert_eq!(rig.proxy.core.profiles.identities.len(), 0, "and with it all passwords are forgotten");
+    assert_eq!(rig.proxy.core.cx.profiles.identities.len(), 0, "and with it all passwords are forgotten");
 }
 
 #[test]

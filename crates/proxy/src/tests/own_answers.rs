@@ -56,7 +56,7 @@ fn answers_within_exec_are_made_as_their_client_reads() {
         format!("+OK|{}*41|+OK|{}", "+QUEUED|".repeat(41), rig.taken(client).repeat(40))
     };
     assert!(replies == expected, "{} bytes and not {}", replies.len(), expected.len());
-    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.tasks.mixtures.len()), (0, 0));
+    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.execs.mixtures.len()), (0, 0));
 }
 
 #[test]
@@ -93,7 +93,7 @@ fn a_client_that_leaves_leaves_no_answers() {
     let mut rig = Rig::ready(1);
     let client = executed(&mut rig, 40);
     rig.event(Event::Closed { conn: client, reason: "gone" });
-    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.tasks.mixtures.len()), (0, 0));
+    assert_eq!((rig.proxy.held_bytes(), rig.proxy.core.execs.mixtures.len()), (0, 0));
 }
 
 #[test]

@@ -369,10 +369,10 @@ fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
     assert!(!rig.taken(client).contains("hush-said"));
     rig.event(Event::Ended { conn: client });
     (0..4).for_each(|_| quiet_second(&mut rig));
-    assert_eq!((rig.is_closed(own), rig.proxy.core.profiles.identities.len()), (false, 1));
+    assert_eq!((rig.is_closed(own), rig.proxy.core.cx.profiles.identities.len()), (false, 1));
     (0..4).for_each(|_| quiet_second(&mut rig));
     assert_eq!((rig.is_closed(own), rig.is_closed(door)), (true, true));
-    assert_eq!(rig.proxy.core.profiles.identities.len(), 0);
+    assert_eq!(rig.proxy.core.cx.profiles.identities.len(), 0);
     // What was his profile is somebody else's, and begins as such.
     let client = rig.client();
     rig.client_sends(client, "auth eve e|get k|");
@@ -423,7 +423,7 @@ fn one_client_at_a_time_says_to_a_node_who_it_is() {
     assert_eq!((rig.taken(eve).as_str(), rig.taken(ann).as_str()), (WRONG, ""));
     assert_eq!(rig.taken(door), "*3|$4|AUTH|$3|ann|$1|a|");
     // Who is answered nothing is no reason to give its reply to another.
-    let timeout = rig.proxy.core.engine.limits.request_timeout;
+    let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.pass(timeout / 2);
     rig.client_sends(bob, "auth bob b|");
     assert_eq!(rig.taken(door), "");
@@ -452,8 +452,8 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     assert_eq!(rig.taken(door), BOB);
     rig.event(Event::Closed { conn: client, reason: "reset" });
     rig.sends(door, "+OK|");
-    assert_eq!(rig.proxy.core.logins.passing.attempts.len(), 0);
-    assert_eq!(rig.proxy.core.profiles.identities.len(), 0);
+    assert_eq!(rig.proxy.core.cx.logins.passing.attempts.len(), 0);
+    assert_eq!(rig.proxy.core.cx.profiles.identities.len(), 0);
 }
 
 #[test]

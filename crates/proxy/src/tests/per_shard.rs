@@ -1,6 +1,6 @@
 //! Transcripts of transactions over several shards (`--transactions=per-shard`). `|` stands for CR LF.
 
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits, Settings, Transactions};
 use std::time::Duration;
@@ -47,7 +47,7 @@ fn watch(rig: &mut Rig, client: ConnId, key: &str) -> ConnId {
 /// Nothing is left of transactions and their connections.
 fn assert_idle(rig: &Rig) {
     let core = &rig.proxy.core;
-    assert_eq!((core.tasks.executions.len(), core.tasks.replays.len(), core.tasks.mixtures.len()), (0, 0, 0));
+    assert_eq!((core.execs.executions.len(), core.execs.replays.len(), core.execs.mixtures.len()), (0, 0, 0));
     assert_eq!((rig.proxy.conns_held(), rig.proxy.held_bytes()), (0, 0));
 }
 

@@ -1,7 +1,7 @@
 //! Transcripts of commands that take an element from the first of several keys, which live on several shards. `|` stands for
 //! CR LF.
 
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed, deliver_mail};
 use crate::{ConnId, CrossShard, Event, Limits, Notice, Settings};
 use std::time::Duration;

@@ -131,9 +131,9 @@ fn a_profile_that_nobody_is_in_is_closed_after_a_while() {
     assert!((0..4).all(|_| stays_for(&mut rig, 1)), "it may come back");
     assert!(!(0..2).all(|_| stays_for(&mut rig, 1)));
     // The place that it had is used again.
-    let connections = rig.proxy.core.engine.links.iter().len();
+    let connections = rig.proxy.core.cx.engine.links.iter().len();
     in_database_3(&mut rig);
-    assert_eq!(rig.proxy.core.engine.links.iter().len(), connections);
+    assert_eq!(rig.proxy.core.cx.engine.links.iter().len(), connections);
 }
 
 #[test]

@@ -14,7 +14,7 @@ fn cluster(rig: &Rig, identity: &str) -> Topology {
     let primary = NodeSpec { identity: Some(identity.into()), ..NodeSpec::tcp("127.0.0.1", 7001) };
     let (name, slots) = (primary.label(), vec![0..=16383]);
     let shard = ShardSpec { name, primary: Some(primary), replicas: Vec::new(), slots };
-    let before = &rig.proxy.core.engine.topology;
+    let before = &rig.proxy.core.cx.engine.topology;
     Topology::of_cluster(Some(before), before.epoch() + 1, &[shard]).expect("valid")
 }
 

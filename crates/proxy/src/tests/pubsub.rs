@@ -1,7 +1,7 @@
 //! Transcripts of publish and subscribe. `|` stands for CR LF.
 
 use crate::EngineLimits;
-use crate::link::profiles::Profile;
+use crate::link::profile::Profile;
 use crate::testing::{Rig, deliver_mail};
 use crate::{CloseReason, ConnId, Event, Limits, Notice};
 use std::time::Duration;

@@ -1,6 +1,6 @@
 //! Transcripts of a cluster whose slots move. `|` stands for CR LF.
 
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed, even};
 use crate::{ConnId, Event};
 use std::ops::RangeInclusive;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use topology::discovery::Wish;
 use topology::{Address, NodeSpec, ShardSpec, Topology};
 
-const ASKING: &str = "*1|$6|ASKING|";
+pub(super) const ASKING: &str = "*1|$6|ASKING|";
 pub(super) const MULTI: &str = "*1|$5|MULTI|";
 pub(super) const EXEC: &str = "*1|$4|EXEC|";
 
@@ -24,12 +24,12 @@ pub(super) fn moved(slot: u32, node: u32) -> String {
     format!("-MOVED {slot} 127.0.0.1:{}|", 7000 + node)
 }
 
-fn ask(slot: u32, node: u32) -> String {
+pub(super) fn ask(slot: u32, node: u32) -> String {
     format!("-ASK {slot} 127.0.0.1:{}|", 7000 + node)
 }
 
 pub(super) fn slot_of(rig: &Rig, key: &str) -> u32 {
-    rig.proxy.core.engine.topology.division_of(key.as_bytes()).0
+    rig.proxy.core.cx.engine.topology.division_of(key.as_bytes()).0
 }
 
 /// A client and a key on shard 0, with its slot.
@@ -141,7 +141,7 @@ fn moved_after_a_whole_timeout_still_waits_for_the_map() {
     // A slow node that is not silent: the reply ahead comes in pieces.
     rig.node_sends(0, "$3000|");
     for _ in 0..3 {
-        rig.pass(rig.proxy.core.engine.limits.request_timeout / 2);
+        rig.pass(rig.proxy.core.cx.engine.limits.request_timeout / 2);
         rig.node_sends(0, &"x".repeat(1000));
     }
     rig.node_sends(0, &format!("|{}", moved(slot, 5)));
@@ -163,7 +163,7 @@ fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|"));
     rig.node_sends(0, &moved(slot, 5));
-    let timeout = rig.proxy.core.engine.limits.request_timeout;
+    let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.pass(timeout - Duration::from_millis(1));
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_millis(2));
@@ -250,7 +250,7 @@ fn what_cannot_be_had_for_a_moment_is_tried_again() {
 fn what_cannot_be_had_for_long_is_refused_in_time() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
-    let timeout = rig.proxy.core.engine.limits.request_timeout;
+    let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.client_sends(client, &format!("incr {key}|"));
     let asked_at = rig.now;
     while rig.taken(client).is_empty() {
@@ -430,7 +430,7 @@ fn a_transaction_is_sent_whole_where_its_slot_is() {
     assert_eq!(rig.node_got(0), whole);
     rig.node_sends(0, "+OK|+QUEUED|*1|:1|");
     assert_eq!(rig.taken(client), "+OK|+QUEUED|*1|:1|$1|0|");
-    assert_eq!((rig.proxy.core.tasks.replays.len(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.replays.len(), rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -442,7 +442,7 @@ fn a_transaction_that_fails_by_itself_is_not_sent_again() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.node_sends(0, &format!("+OK|-OOM command not allowed|{abort}"));
     assert_eq!((rig.taken(client), rig.node_got(0)), (format!("+OK|+QUEUED|{abort}"), String::new()));
-    assert_eq!(rig.proxy.core.tasks.replays.len(), 0);
+    assert_eq!(rig.proxy.core.execs.replays.len(), 0);
 }
 
 #[test]
@@ -479,7 +479,7 @@ fn watched_keys_follow_their_slot_and_change_if_it_moves() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.sends(held, &format!("+OK|{}{abort}", moved(slot, 0)));
     assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
-    assert_eq!((rig.proxy.core.tasks.replays.len(), rig.proxy.conns_held()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.replays.len(), rig.proxy.conns_held()), (0, 0));
 }
 
 #[test]
@@ -583,7 +583,7 @@ fn a_script_is_loaded_where_it_was_missed_behind_a_redirect() {
     assert_eq!(rig.node_got(1), format!("{loads}{ASKING}{runs}"));
     rig.node_sends(1, &format!("$40|{sha}|+OK|$2|hi|"));
     assert_eq!(rig.taken(client), "$2|hi|");
-    assert_eq!(rig.proxy.core.tasks.repeats.len(), 0);
+    assert_eq!(rig.proxy.core.repeats.len(), 0);
 }
 
 #[test]
@@ -724,7 +724,7 @@ fn a_client_that_leaves_takes_what_is_parked_along() {
     rig.node_sends(0, &format!("+OK|+QUEUED|{}", moved(slot, 5)));
     rig.event(crate::Event::Closed { conn: client, reason: "gone" });
     rig.pass(Duration::from_secs(60));
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.tasks.replays.len()), (0, 0));
+    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.execs.replays.len()), (0, 0));
     assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
 }
 
@@ -829,7 +829,7 @@ fn subscriber_stays_when_its_primary_becomes_a_replica() {
     rig.sends(source, &changed("ssubscribe", &elsewhere));
     rig.taken(other);
     // A node that has lost its last slot follows, by itself, the one that has got it.
-    let present = rig.proxy.core.engine.topology.clone();
+    let present = rig.proxy.core.cx.engine.topology.clone();
     let node = |port| NodeSpec::tcp("127.0.0.1", port);
     let (primary, replicas, slots) = (Some(node(7001)), vec![node(7000)], vec![0..=16383]);
     let map = ShardSpec { name: "s1".to_owned(), primary, replicas, slots };
@@ -965,50 +965,4 @@ fn large_reply_does_not_block_an_earlier_reply() {
     rig.pass(Duration::ZERO);
     got += &rig.taken(client);
     assert_eq!(got, format!("$1|a|$200000|{large}|"));
-}
-
-/// A client whose next reply is expected to be large.
-fn client_of_large(rig: &mut Rig) -> ConnId {
-    let client = rig.client();
-    for _ in 0..2 {
-        rig.client_sends(client, "eval x 0|");
-        rig.node_got(0);
-        rig.node_sends(0, &format!("$400000|{}|", "x".repeat(400_000)));
-        rig.taken(client);
-    }
-    client
-}
-
-#[test]
-fn what_is_said_to_asking_is_read_on_where_replies_are_large() {
-    let mut rig = Rig::cluster(2);
-    let client = client_of_large(&mut rig);
-    rig.client_sends(client, "exists {a}1 b|");
-    let first = rig.bring_up_pinned(0);
-    let second = rig.bring_up_pinned(1);
-    assert_eq!((rig.taken(first), rig.taken(second)), (request("exists b"), request("exists {a}1")));
-    rig.sends(second, &ask(15495, 0));
-    assert_eq!(rig.taken(first), format!("{ASKING}{}", request("exists {a}1")));
-    rig.sends(first, ":1|+O");
-    assert!(!rig.is_paused(first), "what is behind it is waited for");
-    rig.sends(first, "K|:1|");
-    assert_eq!(rig.taken(client), ":2|");
-}
-
-#[test]
-fn large_parts_on_one_link_are_merged() {
-    let mut rig = Rig::cluster(2);
-    let client = client_of_large(&mut rig);
-    rig.client_sends(client, "mget {a}1 b|");
-    let first = rig.bring_up_pinned(0);
-    let second = rig.bring_up_pinned(1);
-    assert_eq!((rig.taken(first), rig.taken(second)), (request("mget b"), request("mget {a}1")));
-    rig.sends(first, "*1|$1|b");
-    assert!(rig.is_paused(first), "the other part comes before it");
-    rig.sends(second, &moved(15495, 0));
-    assert_eq!(rig.taken(first), request("mget {a}1"));
-    assert!(!rig.is_paused(first), "the other part comes behind it");
-    rig.sends(first, "|*1|$1|a|");
-    assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));
 }

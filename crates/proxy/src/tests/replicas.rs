@@ -381,7 +381,7 @@ fn replicas_of_a_cluster_are_told_that_they_may_be_read_from() {
         slots: vec![slots],
     };
     let shards = [shard("a", 0, 4, 0..=8191), shard("b", 1, 5, 8192..=16383)];
-    let before = Arc::clone(&rig.proxy.core.engine.topology);
+    let before = Arc::clone(&rig.proxy.core.cx.engine.topology);
     rig.adopt(Topology::of_cluster(Some(&before), 2, &shards).expect("valid"));
     rig.pass(Duration::from_millis(100));
     let node = rig.node(4);
@@ -398,7 +398,7 @@ fn write_redirected_to_a_replica_is_redirected_onward() {
     let spec = |node: u16| NodeSpec::tcp("127.0.0.1", 7000 + node);
     let (name, replicas) = ("a".to_owned(), vec![spec(4)]);
     let shard = ShardSpec { name, primary: Some(spec(0)), replicas, slots: vec![0..=16383] };
-    let before = Arc::clone(&rig.proxy.core.engine.topology);
+    let before = Arc::clone(&rig.proxy.core.cx.engine.topology);
     rig.bring_up(0);
     rig.adopt(Topology::of_cluster(Some(&before), 2, &[shard]).expect("valid"));
     let client = rig.client();
@@ -508,7 +508,7 @@ fn returning_node_regains_keys_stepwise_each_once() {
     let settings = Settings { ejecting: Some(ejecting), ..Settings::default() };
     let mut rig = Rig::ready_as(2, Limits::default(), settings);
     let client = rig.client();
-    let topology = Arc::clone(&rig.proxy.core.engine.topology);
+    let topology = Arc::clone(&rig.proxy.core.cx.engine.topology);
     let is_of_first = |key: &String| topology.shard_of(key.as_bytes()).0 == 0;
     let keys: Vec<String> = (0..).map(|n| format!("k{n}")).filter(is_of_first).take(KEYS).collect();
     let node = rig.node(0);

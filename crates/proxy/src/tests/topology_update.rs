@@ -39,7 +39,7 @@ fn in_flight_requests_stay_and_are_not_overtaken() {
 #[test]
 fn an_older_topology_changes_nothing() {
     let mut rig = Rig::ready(1);
-    let old = rig.proxy.core.engine.topology.clone();
+    let old = rig.proxy.core.cx.engine.topology.clone();
     rig.promote(0, 1);
     rig.bring_up(1);
     rig.adopt((*old).clone());

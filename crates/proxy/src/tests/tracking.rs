@@ -1,6 +1,6 @@
 //! Transcripts of client-side caching. `|` stands for CR LF.
 
-use crate::link::profiles::Profile;
+use crate::link::profile::Profile;
 use crate::testing::{Rig, deliver_mail, even};
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
 use std::time::Duration;

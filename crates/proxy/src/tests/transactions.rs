@@ -1,7 +1,7 @@
 //! Transcripts of transactions. `|` stands for CR LF.
 
 use crate::EngineLimits;
-use crate::cross_slot::Remedy;
+use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits};
 use std::time::Duration;

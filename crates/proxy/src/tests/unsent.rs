@@ -28,14 +28,14 @@ fn follow(rig: &mut Rig, primary: Option<u16>) {
         slots: slots[place].1.clone(),
     };
     let shards = [shard("a", primary, &[OLD, NEW], 0), shard("b", Some(7001), &[7001], 1)];
-    let before = rig.proxy.core.engine.topology.clone();
+    let before = rig.proxy.core.cx.engine.topology.clone();
     rig.adopt(Topology::of_cluster(Some(&before), before.epoch() + 1, &shards).expect("valid"));
 }
 
 /// The number of the node at `port`.
 fn node_at(rig: &Rig, port: u16) -> u32 {
     let address = Address::Tcp { host: "127.0.0.1".to_owned(), port };
-    rig.proxy.core.engine.topology.node_at(&address).expect("known").0
+    rig.proxy.core.cx.engine.topology.node_at(&address).expect("known").0
 }
 
 /// A cluster of two shards, of which the first has a replica; a key of that, and what is said where it has gone there.
@@ -202,7 +202,7 @@ fn a_transaction_that_waits_is_sent_whole() {
     assert_eq!(rig.taken(conn), sent);
     rig.sends(conn, "+OK|+QUEUED|*1|:1|$1|1|");
     assert_eq!(rig.taken(client), "+OK|+QUEUED|*1|:1|$1|1|");
-    assert_eq!((rig.proxy.core.tasks.replays.len(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.replays.len(), rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -263,7 +263,7 @@ fn a_client_that_leaves_takes_along_what_waits() {
 fn what_waits_has_no_more_time_than_any_request() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
-    let timeout = rig.proxy.core.engine.limits.request_timeout;
+    let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.client_sends(client, &format!("incr {key}|"));
     rig.pass(timeout / 2);
     rig.node_sends(0, &moved);

@@ -15,10 +15,6 @@
 //! A shard that is out is another topology of the same shards ([`Topology::without`]), which each worker makes for itself and adopts as
 //! any other. Each tenth of the keys has a table (`table.rs` in `topology`), and equal tables are shared, so a step makes none anew.
 
-use crate::core::Core;
-use crate::event::Notice;
-use crate::proxy::Proxy;
-use std::sync::Arc;
 use std::time::Duration;
 use stdx::Instant;
 use topology::{Returning, ShardId, Topology};
@@ -155,7 +151,7 @@ impl Ejection {
     }
 
     /// Who owns which key now, as of `epoch`; `before` is the topology that was made last.
-    fn topology(&mut self, before: &Topology, epoch: u64) -> Topology {
+    pub(crate) fn topology(&mut self, before: &Topology, epoch: u64) -> Topology {
         self.has_changed = false;
         before.without(epoch, &self.out(), &self.returning())
     }
@@ -172,39 +168,6 @@ fn place_after(time: Duration, step: Duration, since: Instant) -> Place {
     let steps = time.as_nanos().checked_div(step.as_nanos()).unwrap_or(u128::MAX);
     let tenths = steps.saturating_add(1).min(u128::from(Returning::ALL_TENTHS)) as u8;
     if tenths == Returning::ALL_TENTHS { Place::In } else { Place::Returning { since, tenths } }
-}
-
-impl Proxy {
-    /// Keys go to whoever is to have them by now.
-    pub(crate) fn remap(&mut self) {
-        let before = Arc::clone(&self.core.engine.topology);
-        let Some(ejection) = self.core.node_health.ejection.as_mut().filter(|ejection| ejection.has_changed)
-        else {
-            return;
-        };
-        let topology = Arc::new(ejection.topology(&before, before.epoch() + 1));
-        let name = |shard: ShardId| topology.shard(shard).name.clone();
-        let names = |of: &Topology| {
-            let out = of.out().iter().map(|&shard| name(shard)).collect();
-            let returning = of.returning().iter().map(|back| name(back.shard)).collect();
-            (out, returning)
-        };
-        let (out, returning): (Vec<String>, Vec<String>) = names(&topology);
-        // A step of who returns is no news.
-        if names(&before) != (out.clone(), returning.clone()) {
-            self.core.stats.counters.remaps += 1;
-            self.core.notice(Notice::Remapped { out, returning });
-        }
-        self.handle_topology(topology, self.core.engine.now);
-    }
-}
-
-impl Core {
-    /// When somebody who is out may come back.
-    #[inline]
-    pub(crate) fn ejection_deadline(&self) -> Instant {
-        self.node_health.ejection.as_ref().map_or(Instant::NEVER, |ejection| ejection.deadline())
-    }
 }
 
 #[cfg(test)]

@@ -15,15 +15,19 @@
 //! [`crate::tracking::noloop`].
 
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors::{self, Lost};
 use crate::features::{Asked, Owed, Owner, Session, SessionFeatures, TaskId, TaskKind};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
-use crate::link::profiles::Profile;
-use crate::local::inquiry::{Gathered, Question};
-use crate::proxy::{Peer, Proxy};
+use crate::link::profile::Profile;
+use crate::local::gathered::{Gathered, Question};
+use crate::local::inquiry;
+use crate::peers::Peer;
+use crate::peers::Peers;
+use crate::pubsub;
 use crate::session::Reason;
+use crate::tracking::noloop;
 use crate::tracking::noloop::Check;
 use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
 use command::{Carry, ClientTask, Command, Flags, Local, Number, Transaction as Act};
@@ -117,19 +121,25 @@ impl Invalidations {
     }
 }
 
-impl Core {
+impl Invalidations {
     /// CLIENT TRACKING.
-    pub(crate) fn track(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
-        match Wish::parse(request, session.features.tracking(), self.limits.prefix_bytes_max) {
+    pub(crate) fn track(
+        &mut self,
+        cx: &mut Context,
+        session: &mut Session,
+        request: &Request<'_>,
+        reply: &mut Vec<u8>,
+    ) {
+        match Wish::parse(request, session.features.tracking(), cx.limits.prefix_bytes_max) {
             Err(text) => encode::error(reply, &text),
             Ok(Wish::Off) => {
-                self.end_tracking(session);
+                self.end_tracking(cx, session);
                 encode::simple(reply, b"OK");
             }
             Ok(Wish::On { redirect: None, tracking }) => {
                 let place = session.replies.next_place();
-                match self.begin_tracking(session, place, self.counted(tracking)) {
-                    Err(lost) => self.refuse(session, &lost.text()),
+                match self.begin_tracking(cx, session, place, counted(cx, tracking)) {
+                    Err(lost) => cx.refuse(session, &lost.text()),
                     Ok(()) => {
                         session.replies.reserve(Owed::Task(TaskId::Subscription));
                         session.hold.add(Reason::Order);
@@ -137,8 +147,8 @@ impl Core {
                 }
             }
             Ok(Wish::On { redirect: Some(client), tracking }) => {
-                let gathered = Gathered::Redirect { found: None, tracking: self.counted(tracking) };
-                let is_asked = self.ask_workers(session, Question::Find { client }, gathered);
+                let gathered = Gathered::Redirect { found: None, tracking: counted(cx, tracking) };
+                let is_asked = inquiry::ask_workers(cx, session, Question::Find { client }, gathered);
                 if is_asked {
                     session.hold.add(Reason::Order);
                 }
@@ -146,15 +156,10 @@ impl Core {
         }
     }
 
-    /// `tracking`, which counts as held from now on.
-    fn counted(&self, tracking: Tracking) -> Box<Tracking> {
-        let charge = self.engine.memory.charge(tracking.held_bytes());
-        Box::new(Tracking { charge, ..tracking })
-    }
-
     /// The client that is to be told instead was looked for. False if the session is answered later.
     pub(crate) fn begin_redirected(
         &mut self,
+        cx: &mut Context,
         session: &mut Session,
         place: u32,
         found: Option<Redirect>,
@@ -163,101 +168,80 @@ impl Core {
     ) -> bool {
         tracking.redirect = found;
         let begun = match tracking.redirect {
-            Some(_) => self.begin_tracking(session, place, tracking).map_err(|lost| lost.text()),
+            Some(_) => self.begin_tracking(cx, session, place, tracking).map_err(|lost| lost.text()),
             None => Err(tracking::NO_REDIRECT.to_owned()),
         };
         match begun {
             Ok(()) => session.replies.expect(place, Owed::Task(TaskId::Subscription)),
             Err(text) => {
                 errors::write(reply, &text);
-                self.lift_barrier_of_tracking(session);
+                lift_barrier_of_tracking(cx, session);
             }
         }
         !reply.is_empty()
     }
 
-    /// CLIENT TRACKING ON was answered: what its client sent behind it is read now. A read that was sent on before all
-    /// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
-    fn lift_barrier_of_tracking(&mut self, session: &mut Session) {
-        session.hold.remove(Reason::Order);
-        self.engine.todo.clients_to_resume.push(session.conn);
-    }
-
     /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
     /// was of changes that it need not know of. What is behind is not read until then.
-    fn begin_tracking(&mut self, session: &Session, place: u32, tracking: Box<Tracking>) -> Result<(), Lost> {
-        let shards: Vec<ShardId> = self.engine.topology.all_shards().collect();
+    fn begin_tracking(
+        &mut self,
+        cx: &mut Context,
+        session: &Session,
+        place: u32,
+        tracking: Box<Tracking>,
+    ) -> Result<(), Lost> {
+        let shards: Vec<ShardId> = cx.engine.topology.all_shards().collect();
         for &shard in &shards {
-            self.admit(shard)?;
+            cx.admit(shard)?;
         }
         let waiting = Waiting { conn: session.conn, place, left: shards.len(), tracking };
-        let id = self.invalidations.waiting.insert(waiting);
-        shards.into_iter().for_each(|shard| self.ask_for_changes(shard, id));
-        self.invalidations.clients.insert(session.conn);
-        self.count_trackers();
+        let id = self.waiting.insert(waiting);
+        shards.into_iter().for_each(|shard| self.ask_for_changes(cx, shard, id));
+        self.clients.insert(session.conn);
+        self.count_trackers(cx);
         Ok(())
     }
 
     /// Asks the node of `shard` to tell of changes, for those who wait by the name of `id`.
-    fn ask_for_changes(&mut self, shard: ShardId, id: Id) {
-        let ix = self.source_of_changes(shard);
+    fn ask_for_changes(&mut self, cx: &mut Context, shard: ShardId, id: Id) {
+        let ix = self.source_of_changes(cx, shard);
         // Who waits takes the place of a client.
         let asked =
             Asked { conn: id, place: 0, part: shard.0, owner: Owner::Task(TaskKind::Track), kept: Kept::NO };
-        self.engine.enqueue_on(ix, TRACK, asked);
+        cx.engine.enqueue_on(ix, TRACK, asked);
     }
 
     /// Clients wait for keys of `shards`: their nodes are to tell of changes. True if all do so already; else all clients
     /// that wait are woken when they do.
-    pub(crate) fn hear_of_changes(&mut self, shards: BTreeSet<ShardId>) -> bool {
+    pub(crate) fn hear_of_changes(&mut self, cx: &mut Context, shards: BTreeSet<ShardId>) -> bool {
         let mut all_tell = true;
         for shard in shards {
-            let source = &mut self.invalidations.sources[shard.0 as usize];
+            let source = &mut self.sources[shard.0 as usize];
             if source.is_confirmed {
                 continue;
             }
             (all_tell, source.has_gap) = (false, true);
-            if source.link.is_none() && self.engine.topology.shard(shard).primary.is_some() {
-                self.ask_for_changes(shard, NOBODY);
+            if source.link.is_none() && cx.engine.topology.shard(shard).primary.is_some() {
+                self.ask_for_changes(cx, shard, NOBODY);
             }
         }
         all_tell
     }
 
-    /// Whether anybody wants to know of changes.
-    fn are_changes_wanted(&self) -> bool {
-        !self.invalidations.clients.is_empty() || !self.tasks.waits.is_empty()
-    }
-
     /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
-    fn source_of_changes(&mut self, shard: ShardId) -> LinkIx {
-        let profile = self.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, self.engine.now);
-        let link = self.source_on(self.invalidations.sources[shard.0 as usize].link, profile, shard);
-        self.invalidations.sources[shard.0 as usize].link = Some(link);
+    fn source_of_changes(&mut self, cx: &mut Context, shard: ShardId) -> LinkIx {
+        let profile = cx.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, cx.engine.now);
+        let link = pubsub::source_on(cx, self.sources[shard.0 as usize].link, profile, shard);
+        self.sources[shard.0 as usize].link = Some(link);
         link
     }
 
-    /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
-    fn ask_newcomers_for_changes(&mut self) {
-        if !self.are_changes_wanted() {
-            return;
-        }
-        for shard in self.engine.topology.all_shards().collect::<Vec<_>>() {
-            let source = &mut self.invalidations.sources[shard.0 as usize];
-            if source.link.is_none() && self.engine.topology.shard(shard).primary.is_some() {
-                // What has changed there so far nobody knows.
-                source.has_gap = true;
-                self.ask_for_changes(shard, NOBODY);
-            }
-        }
-    }
-
     /// Gives the connection over which the changes of `shard` came up. Who had asked over it, and was not answered.
-    fn leave_source_of_changes(&mut self, shard: ShardId) -> Vec<Id> {
-        let source = std::mem::take(&mut self.invalidations.sources[shard.0 as usize]);
+    fn leave_source_of_changes(&mut self, cx: &mut Context, shard: ShardId) -> Vec<Id> {
+        let source = std::mem::take(&mut self.sources[shard.0 as usize]);
         let Some(ix) = source.link else { return Vec::new() };
-        self.pins.doomed.push(ix);
-        let tickets = self.engine.links[ix].tickets();
+        cx.pins.doomed.push(ix);
+        let tickets = cx.engine.links[ix].tickets();
         tickets
             .filter(|ticket| ticket.owner == Owner::Task(TaskKind::Track))
             .map(|ticket| ticket.conn)
@@ -265,33 +249,33 @@ impl Core {
     }
 
     /// The session tracks no more: it has said so, or is gone.
-    pub(crate) fn end_tracking(&mut self, session: &mut Session) {
+    pub(crate) fn end_tracking(&mut self, cx: &mut Context, session: &mut Session) {
         if session.hold.has(Reason::Order) {
             // It is gone, and may have been about to.
-            for id in self.invalidations.waiting_of(Some(session.conn)) {
-                self.invalidations.waiting.remove(id);
+            for id in self.waiting_of(Some(session.conn)) {
+                self.waiting.remove(id);
             }
         }
         if let Some(subscribed) = &mut session.features.subscribed {
             subscribed.tracking = None;
             session.features.forget_if_silent();
         }
-        self.forget_tracker(session.conn);
+        self.forget_tracker(cx, session.conn);
     }
 
     /// The client `conn` does not track.
-    fn forget_tracker(&mut self, conn: ConnId) {
-        if !self.invalidations.clients.remove(&conn) {
+    fn forget_tracker(&mut self, cx: &mut Context, conn: ConnId) {
+        if !self.clients.remove(&conn) {
             return;
         }
-        self.count_trackers();
-        if self.invalidations.clients.is_empty() {
-            self.invalidations.readers.clear();
+        self.count_trackers(cx);
+        if self.clients.is_empty() {
+            self.readers.clear();
         }
     }
 
-    fn count_trackers(&mut self) {
-        self.stats.counters.trackers = self.invalidations.clients.len() as u64;
+    fn count_trackers(&mut self, cx: &mut Context) {
+        cx.stats.counters.trackers = self.clients.len() as u64;
     }
 
     /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
@@ -310,7 +294,7 @@ impl Core {
             tracking.own.note(*profile, command, request, transaction.is_some());
         }
         let reads = command.flags.contains(Flags::READONLY) || matches!(command.carry, Carry::Script(_));
-        let readers = &mut self.invalidations.readers;
+        let readers = &mut self.readers;
         if reads && tracking.begin_to_read() {
             let mut positions = Vec::new();
             // A request without keys that can be found reads none.
@@ -346,263 +330,317 @@ impl Core {
         }
         tracking.use_caching_word();
     }
+}
 
-    /// CLIENT CACHING.
-    pub(crate) fn set_caching(&mut self, session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
-        let tracking = session.features.tracking_mut();
-        match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
-            Ok(()) => encode::simple(reply, b"OK"),
-            Err(text) => errors::write(reply, text),
+impl Invalidations {
+    /// Whether anybody wants to know of changes: a client that tracks, or one that waits for keys, if it `has_waits`.
+    fn are_changes_wanted(&self, has_waits: bool) -> bool {
+        has_waits || !self.clients.is_empty()
+    }
+
+    /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
+    fn ask_newcomers_for_changes(&mut self, cx: &mut Context, has_waits: bool) {
+        if !self.are_changes_wanted(has_waits) {
+            return;
+        }
+        for shard in cx.engine.topology.all_shards().collect::<Vec<_>>() {
+            let source = &mut self.sources[shard.0 as usize];
+            if source.link.is_none() && cx.engine.topology.shard(shard).primary.is_some() {
+                // What has changed there so far nobody knows.
+                source.has_gap = true;
+                self.ask_for_changes(cx, shard, NOBODY);
+            }
         }
     }
 
     /// Connections over which nodes tell of changes that nobody wants to know of.
-    pub(crate) fn next_untracked(&mut self) -> Option<LinkIx> {
-        if self.are_changes_wanted() {
+    pub(crate) fn next_untracked(&mut self, has_waits: bool) -> Option<LinkIx> {
+        if self.are_changes_wanted(has_waits) {
             return None;
         }
-        let source = self.invalidations.sources.iter_mut().find(|source| source.link.is_some())?;
+        let source = self.sources.iter_mut().find(|source| source.link.is_some())?;
         std::mem::take(source).link
     }
 }
 
-impl Proxy {
-    /// How many keys clients have read that track; 0 once no client is left.
-    pub fn tracked_keys(&self) -> usize {
-        self.core.invalidations.readers.len()
-    }
+/// `tracking`, which counts as held from now on.
+fn counted(cx: &Context, tracking: Tracking) -> Box<Tracking> {
+    let charge = cx.engine.memory.charge(tracking.held_bytes());
+    Box::new(Tracking { charge, ..tracking })
+}
 
-    /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
-    pub(crate) fn follow_changes(&mut self) {
-        let topology = Arc::clone(&self.core.engine.topology);
-        let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
-        for (_, shard) in gone {
-            for id in self.core.leave_source_of_changes(shard) {
-                self.note_confirmed(id);
-            }
-        }
-        self.core.ask_newcomers_for_changes();
-        self.follow_keys();
-    }
+/// CLIENT TRACKING ON was answered: what its client sent behind it is read now. A read that was sent on before all
+/// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
+fn lift_barrier_of_tracking(cx: &mut Context, session: &mut Session) {
+    session.hold.remove(Reason::Order);
+    cx.engine.todo.clients_to_resume.push(session.conn);
+}
 
+/// CLIENT CACHING.
+pub(crate) fn set_caching(session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
+    let tracking = session.features.tracking_mut();
+    match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
+        Ok(()) => encode::simple(reply, b"OK"),
+        Err(text) => errors::write(reply, text),
+    }
+}
+
+impl Invalidations {
     /// The connection over which changes of `shard` come is there.
-    pub(crate) fn handle_changes_source(&mut self, shard: ShardId, ix: LinkIx) {
+    pub(crate) fn handle_changes_source(&mut self, cx: &mut Context, shard: ShardId, ix: LinkIx) {
         // Made again: those who track have been answered long ago.
-        if self.core.engine.links[ix].in_flight() == 0 {
-            self.core.ask_for_changes(shard, NOBODY);
+        if cx.engine.links[ix].in_flight() == 0 {
+            self.ask_for_changes(cx, shard, NOBODY);
         }
-    }
-
-    /// The node of `shard` will tell of changes.
-    pub(crate) fn handle_tracked(&mut self, shard: ShardId, id: Id) {
-        let source = &mut self.core.invalidations.sources[shard.0 as usize];
-        source.is_confirmed = true;
-        if std::mem::take(&mut source.has_gap) {
-            // What changed while nobody told us.
-            self.forget_all();
-            self.core.wake_all();
-        }
-        self.note_confirmed(id);
     }
 
     /// One node less is to confirm for those who wait by the name of `id`.
-    fn note_confirmed(&mut self, id: Id) {
-        let core = &mut self.core;
-        let Some(waiting) = core.invalidations.waiting.get_mut(id) else { return };
+    fn note_confirmed(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
+        let Some(waiting) = self.waiting.get_mut(id) else { return };
         waiting.left -= 1;
         if waiting.left > 0 {
             return;
         }
-        let Some(waiting) = core.invalidations.waiting.remove(id) else { return };
+        let Some(waiting) = self.waiting.remove(id) else { return };
         let Waiting { conn, place, tracking, .. } = waiting;
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
+        if let Some(Peer::Client(session)) = peers.get_mut(conn) {
             let tracks = &mut session.features.subscribed.get_or_insert_default().tracking;
             let before = tracks.take();
             let now = tracks.insert(tracking);
             before.iter().for_each(|before| now.succeed(before));
-            core.lift_barrier_of_tracking(session);
-            core.settle(session, place, b"+OK\r\n");
+            lift_barrier_of_tracking(cx, session);
+            cx.settle(session, place, b"+OK\r\n");
         }
-        self.count_prefixes();
+        self.count_prefixes(cx, peers);
     }
 
     /// Counts what clients have named to be told of.
-    pub(crate) fn count_prefixes(&mut self) {
-        let clients = self.core.invalidations.clients.iter();
-        let prefixes = clients.filter_map(|&conn| match self.peers.get(conn) {
+    pub(crate) fn count_prefixes(&mut self, cx: &mut Context, peers: &mut Peers) {
+        let clients = self.clients.iter();
+        let prefixes = clients.filter_map(|&conn| match peers.get(conn) {
             Some(Peer::Client(session)) => session.features.tracking().map(Tracking::prefixes),
             _ => None,
         });
-        self.core.stats.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
-    }
-
-    /// The connection over which changes of `shard` come is gone.
-    pub(crate) fn handle_changes_lost(&mut self, shard: ShardId, reason: &str) {
-        let core = &mut self.core;
-        let source = &mut core.invalidations.sources[shard.0 as usize];
-        let was_confirmed = std::mem::take(&mut source.is_confirmed);
-        source.has_gap |= was_confirmed;
-        let name = core.engine.shard_name(shard).to_owned();
-        let error = errors::reply(&Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
-        self.deny_trackers(&error);
-        if was_confirmed {
-            self.core.stats.counters.message_gaps += 1;
-            self.forget_all();
-        } else {
-            self.end_waits_for(shard, reason);
-        }
-        let core = &mut self.core;
-        if !core.are_changes_wanted() {
-            let source = std::mem::take(&mut core.invalidations.sources[shard.0 as usize]);
-            source.link.into_iter().for_each(|ix| core.vacate(ix));
-        }
+        cx.stats.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
     }
 
     /// Who waits for nodes to confirm is told `error`, and tracks as before, if at all.
-    fn deny_trackers(&mut self, error: &[u8]) {
-        for id in self.core.invalidations.waiting_of(None) {
-            let Some(Waiting { conn, place, .. }) = self.core.invalidations.waiting.remove(id) else {
+    fn deny_trackers(&mut self, cx: &mut Context, peers: &mut Peers, error: &[u8]) {
+        for id in self.waiting_of(None) {
+            let Some(Waiting { conn, place, .. }) = self.waiting.remove(id) else {
                 continue;
             };
-            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
             if session.features.tracking().is_none() {
-                self.core.forget_tracker(conn);
+                self.forget_tracker(cx, conn);
             }
-            self.core.stats.counters.errors += 1;
-            self.core.lift_barrier_of_tracking(session);
-            self.core.settle(session, place, error);
+            cx.stats.counters.errors += 1;
+            lift_barrier_of_tracking(cx, session);
+            cx.settle(session, place, error);
+        }
+    }
+}
+
+impl Invalidations {
+    /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
+    pub(crate) fn follow_changes(&mut self, cx: &mut Context, peers: &mut Peers, has_waits: bool) {
+        let topology = Arc::clone(&cx.engine.topology);
+        let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
+        for (_, shard) in gone {
+            for id in self.leave_source_of_changes(cx, shard) {
+                self.note_confirmed(cx, peers, id);
+            }
+        }
+        self.ask_newcomers_for_changes(cx, has_waits);
+    }
+
+    /// The node of `shard` will tell of changes. True if some were missed.
+    pub(crate) fn handle_tracked(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        shard: ShardId,
+        id: Id,
+    ) -> bool {
+        let source = &mut self.sources[shard.0 as usize];
+        source.is_confirmed = true;
+        let had_gap = std::mem::take(&mut source.has_gap);
+        if had_gap {
+            // What changed while nobody told us.
+            self.forget_all(cx, peers);
+        }
+        self.note_confirmed(cx, peers, id);
+        had_gap
+    }
+
+    /// The connection over which changes of `shard` come is gone. True if it told of changes.
+    pub(crate) fn handle_changes_lost(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        shard: ShardId,
+        reason: &str,
+    ) -> bool {
+        let source = &mut self.sources[shard.0 as usize];
+        let was_confirmed = std::mem::take(&mut source.is_confirmed);
+        source.has_gap |= was_confirmed;
+        let name = cx.engine.shard_name(shard).to_owned();
+        let error = errors::reply(&Lost::NotSent { shard: name, reason: reason.to_owned() }.text());
+        self.deny_trackers(cx, peers, &error);
+        if was_confirmed {
+            cx.stats.counters.message_gaps += 1;
+            self.forget_all(cx, peers);
+        }
+        was_confirmed
+    }
+
+    /// Gives the connection over which changes of `shard` come back, if nobody wants to know of them.
+    pub(crate) fn leave_if_unwanted(&mut self, cx: &mut Context, shard: ShardId, has_waits: bool) {
+        if !self.are_changes_wanted(has_waits) {
+            let source = std::mem::take(&mut self.sources[shard.0 as usize]);
+            source.link.into_iter().for_each(|ix| cx.vacate(ix));
         }
     }
 
     /// All clients that track are told to forget all that they have.
-    fn forget_all(&mut self) {
-        self.core.invalidations.readers.clear();
-        for conn in self.core.invalidations.clients.clone() {
-            self.tell_changed(conn, None);
+    fn forget_all(&mut self, cx: &mut Context, peers: &mut Peers) {
+        self.readers.clear();
+        for conn in self.clients.clone() {
+            tell_changed(cx, peers, conn, None);
         }
     }
 
     /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
-    pub(crate) fn handle_changes(&mut self, shard: ShardId, keys: Option<Vec<&[u8]>>) {
-        let Some(keys) = keys else { return self.handle_flush(shard) };
-        if !self.core.tasks.waits.is_empty() {
-            keys.iter().for_each(|key| self.core.wake(key));
-        }
-        for conn in self.core.invalidations.clients.clone() {
-            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+    pub(crate) fn handle_changes(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        shard: ShardId,
+        keys: Option<Vec<&[u8]>>,
+    ) {
+        let Some(keys) = keys else { return self.handle_flush(cx, peers, shard) };
+        for conn in self.clients.clone() {
+            let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
             let Some(tracking) = session.features.tracking_mut() else { continue };
             for wanted in tracking.wanted(&keys) {
                 let (own, others): (Vec<&[u8]>, Vec<&[u8]>) =
-                    wanted.into_iter().partition(|key| self.is_own_write(conn, key));
-                own.into_iter().for_each(|key| self.check_own_write(conn, shard, key));
+                    wanted.into_iter().partition(|key| noloop::is_own_write(peers, conn, key));
+                own.into_iter().for_each(|key| self.check_own_write(cx, peers, conn, shard, key));
                 if !others.is_empty() {
-                    self.tell_changed(conn, Some(&others));
+                    tell_changed(cx, peers, conn, Some(&others));
                 }
             }
         }
         for key in keys {
-            for conn in self.core.invalidations.readers.take(key) {
-                match self.wants_what_it_read(conn) {
-                    true if self.is_own_write(conn, key) => self.check_own_write(conn, shard, key),
-                    true => self.tell_changed(conn, Some(&[key])),
+            for conn in self.readers.take(key) {
+                match wants_what_it_read(peers, conn) {
+                    true if noloop::is_own_write(peers, conn, key) => {
+                        self.check_own_write(cx, peers, conn, shard, key)
+                    }
+                    true => tell_changed(cx, peers, conn, Some(&[key])),
                     false => {}
                 }
             }
         }
     }
 
-    /// Whether the client, which has read something, is to be told of it: it may have gone over to broadcasts since.
-    fn wants_what_it_read(&self, conn: ConnId) -> bool {
-        let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
-        session.features.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
-    }
-
-    fn handle_flush(&mut self, shard: ShardId) {
-        self.core.invalidations.readers.clear();
-        for conn in self.core.invalidations.clients.clone() {
-            let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+    fn handle_flush(&mut self, cx: &mut Context, peers: &mut Peers, shard: ShardId) {
+        self.readers.clear();
+        for conn in self.clients.clone() {
+            let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
             if session.features.tracking_mut().is_some_and(|tracking| tracking.note_flush(shard)) {
-                self.tell_changed(conn, None);
+                tell_changed(cx, peers, conn, None);
             }
         }
     }
 
     /// Forgets keys of which too many are known, as if they had changed.
-    pub(crate) fn forget_surplus(&mut self) {
-        let max = self.core.limits.tracked_bytes_max;
-        while let Some(key) = self.core.invalidations.readers.surplus(max) {
-            for conn in self.core.invalidations.readers.take(&key) {
-                if self.wants_what_it_read(conn) {
-                    self.tell_changed(conn, Some(&[&key]));
+    pub(crate) fn forget_surplus(&mut self, cx: &mut Context, peers: &mut Peers) {
+        let max = cx.limits.tracked_bytes_max;
+        while let Some(key) = self.readers.surplus(max) {
+            for conn in self.readers.take(&key) {
+                if wants_what_it_read(peers, conn) {
+                    tell_changed(cx, peers, conn, Some(&[&key]));
                 }
             }
         }
     }
+}
 
-    /// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
-    pub(crate) fn tell_changed(&mut self, conn: ConnId, keys: Option<&[&[u8]]>) {
-        let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
-        let Some(tracking) = session.features.tracking() else { return };
-        let mut changes = Vec::new();
-        match keys {
-            None => encode::null(&mut changes, session.resp3),
-            Some(keys) => {
-                encode::array_header(&mut changes, keys.len());
-                keys.iter().for_each(|key| encode::bulk(&mut changes, key));
-            }
-        }
-        let own = self.core.settings.worker;
-        match tracking.redirect {
-            None if !session.resp3 => {}
-            None => self.push_changes(conn, &changes, false),
-            Some(redirect) if redirect.worker == own => {
-                match self.peers.get(redirect.conn) {
-                    Some(Peer::Client(_)) => self.push_changes(redirect.conn, &changes, true),
-                    _ => self.break_redirect(conn),
-                };
-            }
-            Some(redirect) => self.core.mail_changes(conn, redirect, changes.into()),
+/// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
+pub(crate) fn tell_changed(cx: &mut Context, peers: &mut Peers, conn: ConnId, keys: Option<&[&[u8]]>) {
+    let Some(Peer::Client(session)) = peers.get(conn) else { return };
+    let Some(tracking) = session.features.tracking() else { return };
+    let mut changes = Vec::new();
+    match keys {
+        None => encode::null(&mut changes, session.resp3),
+        Some(keys) => {
+            encode::array_header(&mut changes, keys.len());
+            keys.iter().for_each(|key| encode::bulk(&mut changes, key));
         }
     }
-
-    /// Another worker's client redirects to `to`, one of ours. False if that has gone.
-    pub(crate) fn handle_redirected(&mut self, to: ConnId, changes: &Arc<[u8]>) -> bool {
-        let is_there = matches!(self.peers.get(to), Some(Peer::Client(_)));
-        if is_there {
-            self.push_changes(to, changes, true);
+    let own = cx.settings.worker;
+    match tracking.redirect {
+        None if !session.resp3 => {}
+        None => push_changes(cx, peers, conn, &changes, false),
+        Some(redirect) if redirect.worker == own => {
+            match peers.get(redirect.conn) {
+                Some(Peer::Client(_)) => push_changes(cx, peers, redirect.conn, &changes, true),
+                _ => break_redirect(cx, peers, conn),
+            };
         }
-        is_there
+        Some(redirect) => inquiry::mail_changes(cx, conn, redirect, changes.into()),
     }
+}
 
-    /// Appends to the output of `conn` what has changed: as a push, or as the message that Redis makes of it for who is
-    /// subscribed and speaks RESP2.
-    fn push_changes(&mut self, conn: ConnId, changes: &[u8], is_redirected: bool) {
-        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let beginning: &[u8] = match () {
-            () if !session.may_be_told() => return,
-            () if session.resp3 => b">2\r\n$10\r\ninvalidate\r\n",
-            () if is_redirected && session.features.has_topics() => {
-                b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
-            }
-            () => return,
-        };
-        // A value that is still to come may be the one before the change.
-        session.push_behind(&[beginning, changes].concat(), &mut self.core.engine.pool);
-        self.after_push(conn, beginning.len() + changes.len());
+/// Another worker's client redirects to `to`, one of ours. False if that has gone.
+pub(crate) fn handle_redirected(
+    cx: &mut Context,
+    peers: &mut Peers,
+    to: ConnId,
+    changes: &Arc<[u8]>,
+) -> bool {
+    let is_there = matches!(peers.get(to), Some(Peer::Client(_)));
+    if is_there {
+        push_changes(cx, peers, to, changes, true);
     }
+    is_there
+}
 
-    /// Whom the client `conn` redirects to has gone.
-    pub(crate) fn break_redirect(&mut self, conn: ConnId) {
-        let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
-        let Some(tracking) = session.features.tracking_mut() else { return };
-        tracking.is_broken = true;
-        let client = tracking.redirect.map_or(0, |redirect| redirect.client);
-        if session.resp3 && session.may_be_told() {
-            let text = format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{client}\r\n");
-            session.push_behind(text.as_bytes(), &mut self.core.engine.pool);
-            self.after_push(conn, text.len());
+/// Appends to the output of `conn` what has changed: as a push, or as the message that Redis makes of it for who is
+/// subscribed and speaks RESP2.
+fn push_changes(cx: &mut Context, peers: &mut Peers, conn: ConnId, changes: &[u8], is_redirected: bool) {
+    let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
+    let beginning: &[u8] = match () {
+        () if !session.may_be_told() => return,
+        () if session.resp3 => b">2\r\n$10\r\ninvalidate\r\n",
+        () if is_redirected && session.features.has_topics() => {
+            b"*3\r\n$7\r\nmessage\r\n$20\r\n__redis__:invalidate\r\n"
         }
+        () => return,
+    };
+    // A value that is still to come may be the one before the change.
+    session.push_behind(&[beginning, changes].concat(), &mut cx.engine.pool);
+    pubsub::after_push(cx, peers, conn, beginning.len() + changes.len());
+}
+
+/// Whom the client `conn` redirects to has gone.
+pub(crate) fn break_redirect(cx: &mut Context, peers: &mut Peers, conn: ConnId) {
+    let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
+    let Some(tracking) = session.features.tracking_mut() else { return };
+    tracking.is_broken = true;
+    let client = tracking.redirect.map_or(0, |redirect| redirect.client);
+    if session.resp3 && session.may_be_told() {
+        let text = format!(">2\r\n$21\r\ntracking-redir-broken\r\n:{client}\r\n");
+        session.push_behind(text.as_bytes(), &mut cx.engine.pool);
+        pubsub::after_push(cx, peers, conn, text.len());
     }
+}
+
+/// Whether the client, which has read something, is to be told of it: it may have gone over to broadcasts since.
+fn wants_what_it_read(peers: &Peers, conn: ConnId) -> bool {
+    let Some(Peer::Client(session)) = peers.get(conn) else { return false };
+    session.features.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
 }
 
 impl SessionFeatures {

@@ -15,12 +15,16 @@
 //! database it is in.
 
 use crate::ConnId;
+use crate::context::Context;
 use crate::features::{Asked, Owner, TaskKind};
 use crate::link::ProfileId;
 use crate::link::kept::Kept;
-use crate::proxy::{Peer, Proxy};
-use crate::replies::Outcome;
+use crate::outcome::Outcome;
+use crate::peers::Peer;
+use crate::peers::Peers;
 use crate::tracking::Mode;
+use crate::tracking::invalidations;
+use crate::tracking::invalidations::Invalidations;
 use command::Command;
 use resp::reply::as_bulk;
 use resp::{Request, encode};
@@ -131,38 +135,38 @@ fn values_of<'r>(command: &Command, request: &Request<'r>) -> Vec<(&'r [u8], &'r
     }
 }
 
-impl Proxy {
-    /// Whether the client may have written itself what `key` has now.
-    pub(crate) fn is_own_write(&self, conn: ConnId, key: &[u8]) -> bool {
-        let Some(Peer::Client(session)) = self.peers.get(conn) else { return false };
-        session.features.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
-    }
-
+impl Invalidations {
     /// Looks whether `key`, on `shard`, has what the client has written. If not, it is told.
-    pub(crate) fn check_own_write(&mut self, conn: ConnId, shard: ShardId, key: &[u8]) {
-        let Some(Peer::Client(session)) = self.peers.get(conn) else { return };
+    pub(crate) fn check_own_write(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        conn: ConnId,
+        shard: ShardId,
+        key: &[u8],
+    ) {
+        let Some(Peer::Client(session)) = peers.get(conn) else { return };
         let Some(written) = session.features.tracking().and_then(|tracking| tracking.own.get(key)) else {
             return;
         };
-        let core = &mut self.core;
         // Behind what the client has sent over the same connection.
-        let Ok(ix) = core.shared_link(session.profile, shard) else {
-            return self.tell_changed(conn, Some(&[key]));
+        let Ok(ix) = cx.shared_link(session.profile, shard) else {
+            return invalidations::tell_changed(cx, peers, conn, Some(&[key]));
         };
-        let id = core.invalidations.checks.insert(Check { conn, key: key.into(), written });
-        let mut request = core.engine.pool.take();
+        let id = self.checks.insert(Check { conn, key: key.into(), written });
+        let mut request = cx.engine.pool.take();
         // One byte more than it would have.
         let end = itoa::Buffer::new().format(written.len).to_owned();
         encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
         let asked =
             Asked { conn: id, place: 0, part: 0, owner: Owner::Task(TaskKind::Check), kept: Kept::NO };
-        core.engine.enqueue_on(ix, &request, asked);
-        core.engine.pool.give(request);
+        cx.engine.enqueue_on(ix, &request, asked);
+        cx.engine.pool.give(request);
     }
 
     /// The node has said what the key has, or nothing.
-    pub(crate) fn end_check(&mut self, id: Id, outcome: &Outcome<'_>) {
-        let Some(Check { conn, key, written }) = self.core.invalidations.checks.remove(id) else { return };
+    pub(crate) fn end_check(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, outcome: &Outcome<'_>) {
+        let Some(Check { conn, key, written }) = self.checks.remove(id) else { return };
         let found = match outcome {
             Outcome::Reply(reply) => as_bulk(reply).map(Written::of),
             Outcome::Lost(_) => None,
@@ -170,7 +174,7 @@ impl Proxy {
         if found == Some(written) {
             return;
         }
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn)
+        if let Some(Peer::Client(session)) = peers.get_mut(conn)
             && let Some(tracking) = session.features.tracking_mut()
         {
             // If it has written something else meanwhile, that counts.
@@ -180,8 +184,14 @@ impl Proxy {
             }
             // It may have said meanwhile that it wants to know of other keys.
             if tracking.mode != Mode::Broadcast || !tracking.wanted(&[&key]).is_empty() {
-                self.tell_changed(conn, Some(&[&key]));
+                invalidations::tell_changed(cx, peers, conn, Some(&[&key]));
             }
         }
     }
+}
+
+/// Whether the client may have written itself what `key` has now.
+pub(crate) fn is_own_write(peers: &Peers, conn: ConnId, key: &[u8]) -> bool {
+    let Some(Peer::Client(session)) = peers.get(conn) else { return false };
+    session.features.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
 }

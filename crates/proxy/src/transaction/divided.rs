@@ -10,7 +10,7 @@
 //! split is written as one command for each part that has keys of it.
 
 use crate::requests::route::Keys;
-use crate::scripts::Named;
+use crate::scripts::known::Named;
 use command::{Command, Flags, Merge};
 use resp::{Request, encode};
 use std::collections::BTreeMap;

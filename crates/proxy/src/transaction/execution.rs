@@ -40,18 +40,24 @@
 //! The tickets of the parts name the execution and not the client, so it outlives its client.
 
 use crate::ConnId;
-use crate::core::Core;
+use crate::context::Context;
 use crate::errors::Lost;
 use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind, Ticket};
+use crate::held;
+use crate::held::fan;
 use crate::link::kept::Kept;
 use crate::link::{LinkIx, ProfileId};
-use crate::proxy::{Peer, Proxy};
-use crate::redirect::Aim;
-use crate::replies::Outcome;
+use crate::outcome::Outcome;
+use crate::outcome::{Effect, TaskEnd};
+use crate::peers::Peer;
+use crate::peers::Peers;
+use crate::redirect::declined::Aim;
 use crate::session::Reason;
+use crate::transaction;
+use crate::transaction::Execs;
 use crate::transaction::divided::{PartRequests, Piece};
+use crate::transaction::queued::{EXEC, Held, MULTI, Replay};
 use crate::transaction::results::{self, Answered, PartResult};
-use crate::transaction::{EXEC, Held, MULTI, Replay};
 use command::Number;
 use resp::reply;
 use std::ops::Range;
@@ -219,26 +225,27 @@ impl Execution {
     }
 }
 
-impl Core {
+impl Execs {
     /// Begins EXEC of `parts`, which take the keys along that are watched. An error if nothing can be sent.
     pub(crate) fn begin_execution(
         &mut self,
+        cx: &mut Context,
         session: &mut Session,
         (pieces, parts): (Vec<Piece>, Vec<PartRequests>),
         watched: &[Watched],
         mixture: Option<Id>,
     ) {
-        self.stats.counters.fragments += parts.len() as u64;
-        let parts = self.parts(parts, watched);
+        cx.stats.counters.fragments += parts.len() as u64;
+        let parts = self.parts(cx, parts, watched);
         let mut order: Vec<u32> = (0..parts.len() as u32).collect();
         order.sort_by_key(|&part| parts[part as usize].step());
-        let id = self.tasks.executions.insert(Execution {
+        let id = self.executions.insert(Execution {
             conn: session.conn,
             place: session.replies.next_place(),
             resp3: session.resp3,
             profile: session.profile,
-            command: self.engine.asking,
-            asked_us: self.engine.now_us,
+            command: cx.engine.asking,
+            asked_us: cx.engine.now_us,
             mixture,
             pieces,
             parts,
@@ -252,63 +259,65 @@ impl Core {
         session.replies.reserve(Owed::Task(TaskId::Execution(id)));
         session.hold.add(Reason::Order);
         // All that is sent first was admitted: none of it is answered at once.
-        self.go_on_executing(id);
+        self.go_on_executing(cx, id);
     }
 
     /// All parts with their connections that watch, and a guard for each connection more.
-    fn parts(&mut self, parts: Vec<PartRequests>, watched: &[Watched]) -> Vec<Part> {
+    fn parts(&mut self, cx: &mut Context, parts: Vec<PartRequests>, watched: &[Watched]) -> Vec<Part> {
         let of_division = |division: u32| watched.iter().find(|(_, own)| *own == division);
         let mut all: Vec<Part> = parts
             .into_iter()
             .map(|part| {
                 let watches_on = of_division(part.division).map(|(node, _)| *node);
-                self.part(part, watches_on)
+                self.part(cx, part, watches_on)
             })
             .collect();
         for &(node, division) in watched {
             if all.iter().all(|part| part.watches_on != Some(node)) {
-                let shard = self.watched_shard(node);
+                let shard = transaction::watched_shard(cx, node);
                 let (requests, named) = (MULTI.to_vec(), Vec::new());
                 let guard =
                     PartRequests { division, shard, requests, commands: 0, is_waited_for: false, named };
-                all.push(self.part(guard, Some(node)));
+                all.push(self.part(cx, guard, Some(node)));
             }
         }
         all
     }
 
     /// A part as it is kept until it is answered.
-    fn part(&mut self, part: PartRequests, watches_on: Option<LinkIx>) -> Part {
+    fn part(&mut self, cx: &mut Context, part: PartRequests, watches_on: Option<LinkIx>) -> Part {
         let PartRequests { division, shard, requests, commands, is_waited_for, named } = part;
-        let aim = match self.engine.topology.is_cluster() {
+        let aim = match cx.engine.topology.is_cluster() {
             true => Aim::Slot(division as u16),
             false => Aim::Shard(shard),
         };
         let held = watches_on.map(|_| Held::Watched);
         let mut replay = Replay { requests, commands, named, aim, held, ..Replay::default() };
         let holds = replay.requests.capacity();
-        self.engine.memory.recount(&mut replay.counted_bytes, holds);
-        let replay = self.tasks.replays.insert(replay);
+        cx.engine.memory.recount(&mut replay.counted_bytes, holds);
+        let replay = self.replays.insert(replay);
         Part { shard, commands, is_waited_for, replay, watches_on, result: PartResult::Unsent }
     }
 
     /// Sends what is due. The execution, once all is answered.
-    fn go_on_executing(&mut self, id: Id) -> Option<Execution> {
-        while self.tasks.executions.get(id)?.left == 0 {
-            match self.tasks.executions.get_mut(id)?.next() {
-                Next::Check(parts) => parts.into_iter().for_each(|part| self.ask_whether_changed(id, part)),
-                Next::Send(parts) => parts.into_iter().for_each(|part| self.send_part(id, part)),
-                Next::Reply => return self.end_execution(id),
+    fn go_on_executing(&mut self, cx: &mut Context, id: Id) -> Option<Execution> {
+        while self.executions.get(id)?.left == 0 {
+            match self.executions.get_mut(id)?.next() {
+                Next::Check(parts) => {
+                    parts.into_iter().for_each(|part| self.ask_whether_changed(cx, id, part))
+                }
+                Next::Send(parts) => parts.into_iter().for_each(|part| self.send_part(cx, id, part)),
+                Next::Reply => return self.end_execution(cx, id),
             }
         }
-        let execution = self.tasks.executions.get_mut(id)?;
+        let execution = self.executions.get_mut(id)?;
         let holds = execution.held_bytes();
-        self.engine.memory.recount(&mut execution.counted_bytes, holds);
+        cx.engine.memory.recount(&mut execution.counted_bytes, holds);
         None
     }
 
-    fn ask_whether_changed(&mut self, id: Id, part: u32) {
-        let Some(execution) = self.tasks.executions.get_mut(id) else { return };
+    fn ask_whether_changed(&mut self, cx: &mut Context, id: Id, part: u32) {
+        let Some(execution) = self.executions.get_mut(id) else { return };
         let Some(ix) = execution.parts[part as usize].watches_on else { return };
         execution.left += 1;
         let asked = Asked {
@@ -318,30 +327,30 @@ impl Core {
             owner: Owner::Task(TaskKind::Execution),
             kept: Kept::NO,
         };
-        self.engine.enqueue_on(ix, CLIENT_INFO, asked);
+        cx.engine.enqueue_on(ix, CLIENT_INFO, asked);
     }
 
     /// Sends one part, or notes why that cannot be.
-    fn send_part(&mut self, id: Id, part: u32) {
-        let Some(execution) = self.tasks.executions.get(id) else { return };
+    fn send_part(&mut self, cx: &mut Context, id: Id, part: u32) {
+        let Some(execution) = self.executions.get(id) else { return };
         let profile = execution.profile;
         let Part { replay, watches_on, shard, .. } = execution.parts[part as usize];
-        let shard = self.tasks.replays.get(replay).map_or(shard, |replay| self.shard_of(replay.aim));
+        let shard = self.replays.get(replay).map_or(shard, |replay| cx.shard_of(replay.aim));
         let ix = match watches_on {
             Some(ix) => Ok(ix),
-            None => self.shared_link(profile, shard),
+            None => cx.shared_link(profile, shard),
         };
         let (result, ix) = match ix {
             Ok(ix) => (PartResult::Sent, Some(ix)),
             Err(lost) => (PartResult::NotSent(lost), None),
         };
-        if let Some(execution) = self.tasks.executions.get_mut(id) {
+        if let Some(execution) = self.executions.get_mut(id) {
             execution.left += usize::from(ix.is_some());
             execution.parts[part as usize].shard = shard;
             execution.set_result(part, result);
         }
         if let Some(ix) = ix {
-            self.queue_kept(ix, replay, false);
+            self.queue_kept(cx, ix, replay, false);
             let asked = Asked {
                 conn: id,
                 place: OF_EXEC,
@@ -349,16 +358,16 @@ impl Core {
                 owner: Owner::Task(TaskKind::Execution),
                 kept: Kept::NO,
             };
-            self.engine.enqueue_on(ix, EXEC, asked);
-            self.release_unless_kept(replay);
+            cx.engine.enqueue_on(ix, EXEC, asked);
+            self.release_unless_kept(cx, replay);
         }
     }
 
     /// What was sent is not needed any more, if no node may decline it.
-    fn release_unless_kept(&mut self, replay: Id) {
-        if let Some(replay) = self.tasks.replays.get_mut(replay).filter(|_| !self.engine.keeps.is_kept()) {
-            self.engine.pool.give(std::mem::take(&mut replay.requests));
-            self.engine.memory.recount(&mut replay.counted_bytes, 0);
+    fn release_unless_kept(&mut self, cx: &mut Context, replay: Id) {
+        if let Some(replay) = self.replays.get_mut(replay).filter(|_| !cx.engine.keeps.is_kept()) {
+            cx.engine.pool.give(std::mem::take(&mut replay.requests));
+            cx.engine.memory.recount(&mut replay.counted_bytes, 0);
         }
     }
 
@@ -367,13 +376,13 @@ impl Core {
         if ticket.owner != Owner::Task(TaskKind::Execution) || ticket.place != OF_EXEC {
             return None;
         }
-        self.tasks.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
+        self.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
     }
 
     /// Takes in what became of a part, or of the question whether its keys have changed.
-    fn take_result(&mut self, ticket: &Ticket, outcome: Outcome<'_>) {
+    fn take_result(&mut self, cx: &mut Context, ticket: &Ticket, outcome: Outcome<'_>) {
         let (id, part) = (ticket.conn, ticket.part);
-        let Some(execution) = self.tasks.executions.get_mut(id) else { return };
+        let Some(execution) = self.executions.get_mut(id) else { return };
         execution.left -= 1;
         let of_part = &mut execution.parts[part as usize];
         if ticket.place == OF_CHECK {
@@ -386,10 +395,10 @@ impl Core {
             return execution.set_result(part, PartResult::Changed);
         }
         let (watches_on, commands, replay) = (of_part.watches_on.take(), of_part.commands, of_part.replay);
-        let refused = self.tasks.replays.get_mut(replay).and_then(|replay| replay.refused.take());
-        self.forget_replay(replay);
+        let refused = self.replays.get_mut(replay).and_then(|replay| replay.refused.take());
+        self.forget_replay(cx, replay);
         if let (Some(node), Outcome::Reply(reply)) = (watches_on, &outcome) {
-            self.end_of_watched_part(node, reply);
+            end_of_watched_part(cx, node, reply);
         }
         let result = match outcome {
             Outcome::Reply(reply) if reply::is_error(reply) => {
@@ -397,7 +406,9 @@ impl Core {
             }
             Outcome::Reply(reply) if reply::is_null(reply) => PartResult::Changed,
             Outcome::Reply(reply) if has_elements(reply, commands) => PartResult::Ran(reply.to_vec()),
-            Outcome::Reply(_) => PartResult::Unknown(Lost::Garbled { shard: self.name_of_part(id, part) }),
+            Outcome::Reply(_) => {
+                PartResult::Unknown(Lost::Garbled { shard: self.name_of_part(cx, id, part) })
+            }
             // Nothing of it has run, and whether the keys have changed nobody knows.
             Outcome::Lost(lost) if watches_on.is_some() && (commands == 0 || lost.is_not_sent()) => {
                 PartResult::Changed
@@ -405,29 +416,21 @@ impl Core {
             Outcome::Lost(lost) if lost.is_not_sent() => PartResult::NotSent(lost),
             Outcome::Lost(lost) => PartResult::Unknown(lost),
         };
-        if let Some(execution) = self.tasks.executions.get_mut(id) {
+        if let Some(execution) = self.executions.get_mut(id) {
             execution.set_result(part, result);
         }
     }
 
-    fn name_of_part(&self, id: Id, part: u32) -> String {
-        let shard = self.tasks.executions.get(id).map(|execution| execution.parts[part as usize].shard);
-        shard.map_or_else(String::new, |shard| self.engine.shard_name(shard).to_owned())
-    }
-
-    /// The part that went over `ix` was answered. An EXEC that was not even discarded has left the keys watched.
-    fn end_of_watched_part(&mut self, ix: LinkIx, reply: &[u8]) {
-        if reply::is_error(reply) && !reply.starts_with(b"-EXECABORT ") {
-            return self.pins.doomed.push(ix);
-        }
-        self.let_go_of(ix);
+    fn name_of_part(&self, cx: &Context, id: Id, part: u32) -> String {
+        let shard = self.executions.get(id).map(|execution| execution.parts[part as usize].shard);
+        shard.map_or_else(String::new, |shard| cx.engine.shard_name(shard).to_owned())
     }
 
     /// The connection `ix`, on which keys were watched for a transaction that is being carried out, is gone.
     pub(crate) fn note_watch_lost(&mut self, ix: LinkIx) {
-        for index in 0..self.tasks.executions.places() {
-            let Some(id) = self.tasks.executions.id_at(index) else { continue };
-            let Some(execution) = self.tasks.executions.get_mut(id) else { continue };
+        for index in 0..self.executions.places() {
+            let Some(id) = self.executions.id_at(index) else { continue };
+            let Some(execution) = self.executions.get_mut(id) else { continue };
             let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(ix));
             // What is in flight there is told so by its ticket.
             if let Some((part, of_part)) = of_node
@@ -440,68 +443,81 @@ impl Core {
     }
 
     /// Nothing else is sent: what still watches is let go.
-    fn end_execution(&mut self, id: Id) -> Option<Execution> {
-        let mut execution = self.tasks.executions.remove(id)?;
-        self.engine.memory.recount(&mut execution.counted_bytes, 0);
+    fn end_execution(&mut self, cx: &mut Context, id: Id) -> Option<Execution> {
+        let mut execution = self.executions.remove(id)?;
+        cx.engine.memory.recount(&mut execution.counted_bytes, 0);
         for part in &mut execution.parts {
             if let Some(node) = part.watches_on.take() {
-                self.unwatch_on(node);
+                held::unwatch_on(cx, node);
             }
-            self.forget_replay(part.replay);
+            self.forget_replay(cx, part.replay);
         }
         Some(execution)
     }
 
     /// The client has gone. What was begun goes on; nothing is added to it.
-    pub(crate) fn leave_execution(&mut self, id: Id) {
-        let mixture = self.tasks.executions.get_mut(id).and_then(|execution| execution.mixture.take());
-        mixture.into_iter().for_each(|mixture| self.forget_mixture(mixture));
-    }
-
-    /// Appends the reply.
-    fn write_execution(&mut self, execution: &Execution, out: &mut Vec<u8>) {
-        let Execution { pieces, parts, resp3, .. } = execution;
-        let names = parts.iter().map(|part| (self.engine.topology.shard(part.shard).name.as_str(), part));
-        let answered: Vec<Answered<'_>> = names
-            .map(|(shard, part)| Answered { shard, commands: part.commands, result: &part.result })
-            .collect();
-        results::write(pieces, &answered, *resp3, (&mut self.tasks.spare_values, &mut self.engine.prng), out);
+    pub(crate) fn leave_execution(&mut self, cx: &mut Context, id: Id) {
+        let mixture = self.executions.get_mut(id).and_then(|execution| execution.mixture.take());
+        mixture.into_iter().for_each(|mixture| self.forget_mixture(cx, mixture));
     }
 }
 
-impl Proxy {
+/// The part that went over `ix` was answered. An EXEC that was not even discarded has left the keys watched.
+fn end_of_watched_part(cx: &mut Context, ix: LinkIx, reply: &[u8]) {
+    if reply::is_error(reply) && !reply.starts_with(b"-EXECABORT ") {
+        return cx.pins.doomed.push(ix);
+    }
+    fan::let_go_of(cx, ix);
+}
+
+/// Appends the reply.
+fn write_execution(cx: &mut Context, execution: &Execution, out: &mut Vec<u8>) {
+    let Execution { pieces, parts, resp3, .. } = execution;
+    let names = parts.iter().map(|part| (cx.engine.topology.shard(part.shard).name.as_str(), part));
+    let answered: Vec<Answered<'_>> = names
+        .map(|(shard, part)| Answered { shard, commands: part.commands, result: &part.result })
+        .collect();
+    results::write(pieces, &answered, *resp3, (&mut cx.spare_values, &mut cx.engine.prng), out);
+}
+
+impl Execs {
     /// What came of a part, or of a question about it.
-    pub(crate) fn absorb_result(&mut self, ticket: &Ticket, outcome: Outcome<'_>) {
-        let core = &mut self.core;
-        core.take_result(ticket, outcome);
-        let Some(execution) = core.go_on_executing(ticket.conn) else { return };
-        let mut merged = core.engine.pool.take();
-        core.write_execution(&execution, &mut merged);
+    pub(crate) fn absorb_result(
+        &mut self,
+        cx: &mut Context,
+        peers: &mut Peers,
+        ticket: &Ticket,
+        outcome: Outcome<'_>,
+    ) {
+        self.take_result(cx, ticket, outcome);
+        let Some(execution) = self.go_on_executing(cx, ticket.conn) else { return };
+        let mut merged = cx.engine.pool.take();
+        write_execution(cx, &execution, &mut merged);
         // The client may have gone.
-        let Some(Peer::Client(session)) = self.peers.get_mut(execution.conn) else {
-            return core.engine.pool.give(merged);
+        let Some(Peer::Client(session)) = peers.get_mut(execution.conn) else {
+            return cx.engine.pool.give(merged);
         };
         let reply = match execution.mixture {
             None => merged,
             Some(mixture) => {
-                let mut reply = core.engine.pool.take();
+                let mut reply = cx.engine.pool.take();
                 // The place waits for what is laid in.
                 session.replies.expect(execution.place, Owed::Task(TaskId::Mixture(mixture)));
-                let is_answered = core.answer_mixture(session, mixture, &merged, &mut reply);
+                let is_answered = self.answer_mixture(cx, session, mixture, &merged, &mut reply);
                 if !is_answered {
                     let (command, asked_us) = (execution.command, execution.asked_us);
-                    core.stats.tally.count_reply(command, asked_us, core.engine.now_us, &merged);
+                    cx.stats.tally.count_reply(command, asked_us, cx.engine.now_us, &merged);
                 }
-                core.engine.pool.give(merged);
+                cx.engine.pool.give(merged);
                 if !is_answered {
                     session.hold.remove(Reason::Order);
-                    return core.engine.pool.give(reply);
+                    return cx.engine.pool.give(reply);
                 }
                 reply
             }
         };
-        self.end_task((execution.conn, execution.place), (execution.command, execution.asked_us), &reply);
-        self.core.engine.pool.give(reply);
+        let Execution { conn, place, command, asked_us, .. } = execution;
+        cx.effects.push_back(Effect::End(TaskEnd { conn, place, command, asked_us, reply }));
     }
 }
 

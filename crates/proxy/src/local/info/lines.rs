@@ -55,15 +55,15 @@ pub(super) fn keyspace(facts: &Facts<'_>, text: &mut String) {
 
 pub(super) fn discovery(facts: &Facts<'_>, text: &mut String) {
     // A string takes all.
-    let _ = facts.core.board.discovery.write(facts.core.engine.now, text);
+    let _ = facts.cx.board.discovery.write(facts.cx.engine.now, text);
 }
 
 pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
-    let core = facts.core;
-    for id in core.engine.topology.all_shards() {
+    let cx = facts.cx;
+    for id in cx.engine.topology.all_shards() {
         let word = facts.survey.word(id);
-        let (index, name) = (id.0, core.engine.shard_name(id));
-        let Some(link) = core.profiles.primary(id).map(|ix| &core.engine.links[ix]) else {
+        let (index, name) = (id.0, cx.engine.shard_name(id));
+        let Some(link) = cx.profiles.primary(id).map(|ix| &cx.engine.links[ix]) else {
             push(text, format_args!("node{index}:name={name},address=none,state=down,in_flight=0{word}"));
             continue;
         };
@@ -73,14 +73,14 @@ pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
             (State::Connecting { .. } | State::Probing { .. }, _) => "connecting",
         };
         let in_flight = link.in_flight();
-        let address = &core.engine.topology.node(link.node).address;
-        let percent = core.node_health.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
+        let address = &cx.engine.topology.node(link.node).address;
+        let percent = cx.node_health.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
         let keys = percent.map_or(String::new(), |percent| format!(",slow_start={percent}%"));
         // A string takes all.
         let _ = write!(
             text,
             "node{index}:name={name},address={address},state={state},in_flight={in_flight}{keys}{word}\r\n"
         );
-        let _ = core.write_replicas(id, text);
+        let _ = facts.readers.write_replicas(cx, id, text);
     }
 }

@@ -1,6 +1,7 @@
 //! docs/info.md, written from the table.
 
-use super::table::{Combine, Field, From};
+use super::survey::Combine;
+use super::table::{Field, From};
 use super::{SECTIONS, Section, Shown};
 use std::fmt::Write;
 

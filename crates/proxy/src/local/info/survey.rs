@@ -1,15 +1,12 @@
 //! What the nodes tell of themselves, put together while it comes: one figure for each field, whatever the number of
 //! nodes.
 
-use super::table::{Combine, MEMORY, PERSISTENCE, STATS};
-use super::{Wanted, push};
-use crate::login::passing::is_denial;
-use crate::replies::Outcome;
+use crate::login::attempts::is_denial;
+use crate::outcome::Outcome;
 use resp::reply;
 use std::collections::BTreeMap;
-use std::fmt;
+use std::fmt::{self, Write};
 use std::str::FromStr;
-use std::sync::LazyLock;
 use topology::ShardId;
 
 /// What was asked, and what the nodes said.
@@ -18,7 +15,9 @@ pub(crate) struct Survey {
     pub(super) wanted: Wanted,
     /// By shard.
     nodes: Vec<Word>,
-    /// By [`COMBINED`].
+    /// The fields that it knows.
+    combined: &'static Combined,
+    /// By their places.
     told: Vec<Told>,
     /// By database.
     pub(super) keyspace: BTreeMap<u32, KeyCounts>,
@@ -26,12 +25,35 @@ pub(crate) struct Survey {
     pub(super) latencies: BTreeMap<Box<str>, Vec<(Box<str>, f64)>>,
 }
 
+/// Which sections are shown: a bit for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted(pub u16);
+
+/// How the nodes' figures become one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Combine {
+    /// What is spread over the nodes.
+    Sum,
+    /// The same, with two decimals.
+    SumOfRates,
+    /// A bound for each: without a bound for one there is none for all.
+    SumOfBounds,
+    /// What all have alike, what is true if it is true of one, or the worst.
+    Largest,
+    /// The same, with two decimals.
+    LargestShare,
+    /// Seconds, or -1 where there was nothing to measure.
+    Longest,
+    /// Of several points in time the first.
+    Oldest,
+    /// `ok`, if none says another word.
+    Status,
+    /// The word that all say; `mixed` if they differ, and this if none says any.
+    Common(&'static str),
+}
+
 /// The fields that nodes' figures become, by name, and their places.
-static COMBINED: LazyLock<BTreeMap<&'static str, (usize, Combine)>> = LazyLock::new(|| {
-    let fields = [MEMORY, PERSISTENCE, STATS].into_iter().flatten();
-    let fields = fields.filter_map(|field| Some((field.name, field.from.combine()?)));
-    fields.enumerate().map(|(at, (name, combine))| (name, (at, combine))).collect()
-});
+pub(super) type Combined = BTreeMap<&'static str, (usize, Combine)>;
 
 /// What nodes said of one field so far.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -172,11 +194,12 @@ fn number<T: FromStr + Default>(text: &str) -> T {
 
 impl Survey {
     /// Nothing was said yet, by any of `shards` shards.
-    pub(super) fn new(wanted: Wanted, shards: usize) -> Survey {
+    pub(super) fn new(wanted: Wanted, combined: &'static Combined, shards: usize) -> Survey {
         Survey {
             wanted,
             nodes: vec![Word::None; shards],
-            told: vec![Told::Nothing; COMBINED.len()],
+            told: vec![Told::Nothing; combined.len()],
+            combined,
             keyspace: BTreeMap::new(),
             latencies: BTreeMap::new(),
         }
@@ -219,7 +242,7 @@ impl Survey {
                 "used_memory" => figures.used_memory = number(value),
                 _ => {}
             }
-            if let Some(&(at, combine)) = COMBINED.get(field) {
+            if let Some(&(at, combine)) = self.combined.get(field) {
                 self.told[at].add(combine, value);
             } else if let Some(command) = field.strip_prefix("latency_percentiles_usec_") {
                 self.absorb_latency(command, value);
@@ -260,7 +283,7 @@ impl Survey {
     }
 
     fn told(&self, name: &str) -> Option<(Combine, &Told)> {
-        let &(at, combine) = COMBINED.get(name)?;
+        let &(at, combine) = self.combined.get(name)?;
         Some((combine, &self.told[at]))
     }
 
@@ -291,12 +314,19 @@ impl Survey {
     }
 }
 
+/// Appends a line.
+pub(super) fn push(text: &mut String, line: fmt::Arguments<'_>) {
+    // Writing to a String cannot fail.
+    let _ = write!(text, "{line}\r\n");
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::local::info::table::COMBINED;
 
     fn survey_of(nodes: &[&str]) -> Survey {
-        let mut survey = Survey::new(Wanted::of([].into_iter()), nodes.len());
+        let mut survey = Survey::new(Wanted::of([].into_iter()), &COMBINED, nodes.len());
         nodes.iter().for_each(|text| drop(survey.absorb_text(text)));
         survey
     }
@@ -364,7 +394,7 @@ mod tests {
 
     #[test]
     fn what_a_node_says_of_itself_is_kept_for_its_line() {
-        let mut survey = Survey::new(Wanted::of([].into_iter()), 2);
+        let mut survey = Survey::new(Wanted::of([].into_iter()), &COMBINED, 2);
         let text = "redis_version:7.0.15\r\nrole:master\r\nused_memory:5\r\ndb0:keys=2\r\ndb1:keys=3";
         let word = Word::Figures(survey.absorb_text(text));
         survey.set(ShardId(0), word);

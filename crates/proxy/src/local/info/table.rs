@@ -4,8 +4,11 @@
 //! figures; a figure of a process is that of shardis.
 
 use super::lines;
-use super::{Facts, Human, REDIS_VERSION};
+use super::survey::{Combine, Combined};
+use super::{Facts, Human};
+use crate::login::hello::REDIS_VERSION;
 use command::Topic;
+use std::sync::LazyLock;
 
 /// One field, or lines of one kind.
 pub(super) struct Field {
@@ -34,29 +37,6 @@ pub(super) enum From {
     Human(&'static str),
     /// Any number of lines.
     Lines(fn(&Facts<'_>, &mut String)),
-}
-
-/// How the nodes' figures become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Combine {
-    /// What is spread over the nodes.
-    Sum,
-    /// The same, with two decimals.
-    SumOfRates,
-    /// A bound for each: without a bound for one there is none for all.
-    SumOfBounds,
-    /// What all have alike, what is true if it is true of one, or the worst.
-    Largest,
-    /// The same, with two decimals.
-    LargestShare,
-    /// Seconds, or -1 where there was nothing to measure.
-    Longest,
-    /// Of several points in time the first.
-    Oldest,
-    /// `ok`, if none says another word.
-    Status,
-    /// The word that all say; `mixed` if they differ, and this if none says any.
-    Common(&'static str),
 }
 
 impl From {
@@ -116,7 +96,7 @@ pub(super) const SERVER: &[Field] = &[
     field("shardis_version", From::Fixed(env!("CARGO_PKG_VERSION")), "only shardis has it"),
     field(
         "shardis_behind",
-        From::Text(|facts| facts.core.node_health.inspection.behind()),
+        From::Text(|facts| facts.cx.node_health.inspection.behind()),
         "run ids of the shardis processes that are nodes of this one, and of those behind them, with commas between; only shardis has it",
     ),
     field("os", From::Text(|_| format!("{} {}", std::env::consts::OS, std::env::consts::ARCH)), ""),
@@ -125,25 +105,25 @@ pub(super) const SERVER: &[Field] = &[
     field("multiplexing_api", From::Fixed(if cfg!(target_os = "linux") { "epoll" } else { "kqueue" }), ""),
     field("atomicvar_api", From::Fixed("std"), "the atomics of Rust's standard library"),
     field("gcc_version", From::Fixed("0.0.0"), "Redis's word for another compiler"),
-    field("process_id", From::Count(|facts| u64::from(facts.core.settings.process.id)), ""),
+    field("process_id", From::Count(|facts| u64::from(facts.cx.settings.process.id)), ""),
     field("process_supervised", From::Fixed("no"), ""),
-    field("run_id", From::Text(|facts| facts.core.run_id.clone()), ""),
+    field("run_id", From::Text(|facts| facts.cx.run_id.clone()), ""),
     field(
         "tcp_port",
-        From::Count(|facts| u64::from(facts.core.settings.port)),
+        From::Count(|facts| u64::from(facts.cx.settings.port)),
         "of the first listener; 0 without one",
     ),
-    field("server_time_usec", From::Count(|facts| facts.core.unix_time_us()), ""),
-    field("workers", From::Count(|facts| facts.core.settings.workers as u64), "only shardis has it"),
+    field("server_time_usec", From::Count(|facts| facts.cx.unix_time_us()), ""),
+    field("workers", From::Count(|facts| facts.cx.settings.workers as u64), "only shardis has it"),
     field("uptime_in_seconds", From::Count(|facts| facts.uptime_s()), ""),
     field("uptime_in_days", From::Count(|facts| facts.uptime_s() / 86_400), ""),
     field("hz", From::Fixed("10"), "Redis's default; shardis has no such timer"),
     field("configured_hz", From::Fixed("10"), "as `hz`"),
-    field("lru_clock", From::Count(|facts| (facts.core.unix_time_us() / 1_000_000) & LRU_CLOCK_MAX), ""),
-    field("executable", From::Text(|facts| facts.core.settings.process.executable.to_string()), ""),
+    field("lru_clock", From::Count(|facts| (facts.cx.unix_time_us() / 1_000_000) & LRU_CLOCK_MAX), ""),
+    field("executable", From::Text(|facts| facts.cx.settings.process.executable.to_string()), ""),
     field(
         "config_file",
-        From::Text(|facts| facts.core.settings.process.config_file.to_string()),
+        From::Text(|facts| facts.cx.settings.process.config_file.to_string()),
         "empty without `--config`",
     ),
     field("io_threads_active", From::Fixed("0"), "each worker reads and writes itself"),
@@ -155,7 +135,7 @@ const LRU_CLOCK_MAX: u64 = (1 << 24) - 1;
 pub(super) const CLIENTS: &[Field] = &[
     field("connected_clients", From::Count(|facts| facts.counters.clients), "of all workers"),
     field("cluster_connections", From::Fixed("0"), NO_SUCH),
-    field("maxclients", From::Count(|facts| facts.core.limits.clients_max as u64), ""),
+    field("maxclients", From::Count(|facts| facts.cx.limits.clients_max as u64), ""),
     field("client_recent_max_input_buffer", From::Fixed("0"), NOT_MEASURED),
     field("client_recent_max_output_buffer", From::Fixed("0"), NOT_MEASURED),
     field("blocked_clients", From::Count(|facts| facts.counters.clients_blocked), ""),
@@ -476,7 +456,7 @@ pub(super) const REPLICATION: &[Field] = &[
     field("role", From::Fixed("master"), "so libraries write to it"),
     field("connected_slaves", From::Fixed("0"), NO_REPLICATION),
     field("master_failover_state", From::Fixed("no-failover"), NO_REPLICATION),
-    field("master_replid", From::Text(|facts| facts.core.run_id.clone()), "as `run_id`"),
+    field("master_replid", From::Text(|facts| facts.cx.run_id.clone()), "as `run_id`"),
     field("master_replid2", From::Fixed("0000000000000000000000000000000000000000"), ""),
     field("master_repl_offset", From::Fixed("0"), NO_REPLICATION),
     field("second_repl_offset", From::Fixed("-1"), ""),
@@ -538,11 +518,11 @@ pub(super) const KEYSPACE: &[Field] = &[field(
 pub(super) const NODES: &[Field] = &[
     field(
         "shards",
-        From::Count(|facts| facts.core.engine.topology.all_shards().count() as u64),
+        From::Count(|facts| facts.cx.engine.topology.all_shards().count() as u64),
         "as all of this section, only shardis has it",
     ),
-    field("distribution", From::Text(|facts| facts.core.engine.topology.describe().to_string()), ""),
-    field("topology_epoch", From::Count(|facts| facts.core.engine.topology.epoch()), "counts the changes"),
+    field("distribution", From::Text(|facts| facts.cx.engine.topology.describe().to_string()), ""),
+    field("topology_epoch", From::Count(|facts| facts.cx.engine.topology.epoch()), "counts the changes"),
     field(
         "discovery_*",
         From::Lines(lines::discovery),
@@ -570,18 +550,18 @@ fn two_decimals(number: f64) -> String {
 
 impl Facts<'_> {
     fn uptime_s(&self) -> u64 {
-        self.core.engine.now.since(self.core.engine.started_at).as_secs()
+        self.cx.engine.now.since(self.cx.engine.started_at).as_secs()
     }
 
     fn topics(&self, kind: Topic) -> u64 {
-        self.core.board.audience.count(kind) as u64
+        self.cx.board.audience.count(kind) as u64
     }
 
     /// `--memory-max`.
     fn memory_max(&self) -> u64 {
-        match self.core.engine.limits.memory_bytes_max {
+        match self.cx.engine.limits.memory_bytes_max {
             usize::MAX => 0,
-            share => (share as u64).saturating_mul(self.core.settings.workers as u64),
+            share => (share as u64).saturating_mul(self.cx.settings.workers as u64),
         }
     }
 
@@ -654,3 +634,10 @@ impl Facts<'_> {
 fn percent(part: i64, whole: i64) -> String {
     format!("{}%", two_decimals(part as f64 * 100.0 / whole.max(1) as f64))
 }
+
+/// The fields that nodes' figures become, by name, and their places.
+pub(super) static COMBINED: LazyLock<Combined> = LazyLock::new(|| {
+    let fields = [MEMORY, PERSISTENCE, STATS].into_iter().flatten();
+    let fields = fields.filter_map(|field| Some((field.name, field.from.combine()?)));
+    fields.enumerate().map(|(at, (name, combine))| (name, (at, combine))).collect()
+});

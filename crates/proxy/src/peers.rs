@@ -1,0 +1,21 @@
+//! The connections of a worker, by their names: who is at the other end of each.
+
+use crate::features::Session;
+use crate::link::LinkIx;
+use stdx::Slab;
+
+/// All connections.
+pub(crate) type Peers = Slab<Peer>;
+
+/// Who is at the other end of a connection.
+#[derive(Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are clients, and a box would cost each request a cache miss"
+)]
+pub(crate) enum Peer {
+    /// A client.
+    Client(Session),
+    /// The node of this link.
+    Link(LinkIx),
+}

@@ -1,0 +1,51 @@
+//! Transcripts of a cluster whose slots move while large replies arrive. `|` stands for CR LF.
+
+use super::redirect::{ASKING, ask, moved, request};
+use crate::ConnId;
+use crate::testing::Rig;
+
+/// A client whose next reply is expected to be large.
+fn client_of_large(rig: &mut Rig) -> ConnId {
+    let client = rig.client();
+    for _ in 0..2 {
+        rig.client_sends(client, "eval x 0|");
+        rig.node_got(0);
+        rig.node_sends(0, &format!("$400000|{}|", "x".repeat(400_000)));
+        rig.taken(client);
+    }
+    client
+}
+
+#[test]
+fn what_is_said_to_asking_is_read_on_where_replies_are_large() {
+    let mut rig = Rig::cluster(2);
+    let client = client_of_large(&mut rig);
+    rig.client_sends(client, "exists {a}1 b|");
+    let first = rig.bring_up_pinned(0);
+    let second = rig.bring_up_pinned(1);
+    assert_eq!((rig.taken(first), rig.taken(second)), (request("exists b"), request("exists {a}1")));
+    rig.sends(second, &ask(15495, 0));
+    assert_eq!(rig.taken(first), format!("{ASKING}{}", request("exists {a}1")));
+    rig.sends(first, ":1|+O");
+    assert!(!rig.is_paused(first), "what is behind it is waited for");
+    rig.sends(first, "K|:1|");
+    assert_eq!(rig.taken(client), ":2|");
+}
+
+#[test]
+fn large_parts_on_one_link_are_merged() {
+    let mut rig = Rig::cluster(2);
+    let client = client_of_large(&mut rig);
+    rig.client_sends(client, "mget {a}1 b|");
+    let first = rig.bring_up_pinned(0);
+    let second = rig.bring_up_pinned(1);
+    assert_eq!((rig.taken(first), rig.taken(second)), (request("mget b"), request("mget {a}1")));
+    rig.sends(first, "*1|$1|b");
+    assert!(rig.is_paused(first), "the other part comes before it");
+    rig.sends(second, &moved(15495, 0));
+    assert_eq!(rig.taken(first), request("mget {a}1"));
+    assert!(!rig.is_paused(first), "the other part comes behind it");
+    rig.sends(first, "|*1|$1|a|");
+    assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
+    assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));
+}
