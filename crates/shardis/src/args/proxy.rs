@@ -748,7 +748,7 @@ mod tests {
             (&["--cluster=a:1", "--sentinel=b:1", "--master=c"], "cannot be used with"),
             (&["--cluster=a:1", "--distribution=ketama"], "--distribution"),
             (&["--cluster=a:1", "--tag-rule=sml"], "--tag-rule"),
-            (&["--cluster=a:1", "--like=codis"], "a Redis Cluster says itself"),
+            (&["--cluster=a:1", "--like=codis"], "a Redis Cluster places its keys itself"),
             (&["--nodes=a:1", "--like=envoy"], "write twemproxy, redis-sharding,"),
             (&["--cluster=a:1", "--store-shards=2"], "--store-shards"),
             (&["--cluster=a:1", "--databases=2"], "database 0 alone"),
