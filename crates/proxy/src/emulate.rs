@@ -38,11 +38,8 @@ use crate::limits::{CrossShard, Settings};
 use crate::link::ProfileId;
 use crate::link::kept::Kept;
 use crate::link::profile::Profile;
-use crate::outcome::Outcome;
-use crate::outcome::Step;
-use crate::outcome::{Effect, TaskEnd};
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::outcome::{Effect, Outcome, Step, TaskEnd};
+use crate::peers::{Peer, Peers};
 use crate::requests::route::Keys;
 use crate::session::Reason;
 use command::{Across, Command, Number};
@@ -360,9 +357,7 @@ impl Emulations {
         let bytes_max = cx.limits.cross_shard_bytes_max;
         self.slab.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
     }
-}
 
-impl Emulations {
     /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
     pub(crate) fn emulate(
         &mut self,

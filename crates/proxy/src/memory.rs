@@ -25,8 +25,7 @@
 use crate::context::Context;
 use crate::event::CloseReason;
 use crate::features::Session;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use crate::proxy::Proxy;
 
 /// A client for which less is held is not closed to make room: it is not the cause.

@@ -1,8 +1,7 @@
 //! What comes over links for messages: messages for those who are subscribed, and changes of keys for clients that track or that
 //! wait for elements.
 
-use crate::features::Owner;
-use crate::features::TaskKind;
+use crate::features::{Owner, TaskKind};
 use crate::link::LinkIx;
 use crate::login::attempts::is_denial;
 use crate::outcome::Fault;

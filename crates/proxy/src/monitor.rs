@@ -15,8 +15,7 @@ use crate::context::Context;
 use crate::event::CloseReason;
 use crate::features::{Session, SessionFeatures};
 use crate::local::inquiry;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use command::{Carry, Flags, Local, Resolved};
 use resp::{Request, encode};
 use std::io::Write as _;
@@ -42,9 +41,7 @@ impl Monitor {
     pub(crate) fn has_lines(&self) -> bool {
         !self.lines.is_empty()
     }
-}
 
-impl Monitor {
     /// MONITOR. A second one has no answer, as in Redis.
     pub(crate) fn begin_to_monitor(&mut self, cx: &mut Context, session: &mut Session, reply: &mut Vec<u8>) {
         let subscribed = session.features.subscribed.get_or_insert_default();

@@ -16,8 +16,7 @@ use crate::local::gathered::{Gathered, Question};
 use crate::local::inquiry;
 use crate::outcome::Step;
 use crate::pause::order::Order;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use crate::session::Reason;
 use crate::transaction::queued::Transaction;
 use command::{Carry, Command, Local, Transaction as Act};
@@ -55,9 +54,7 @@ impl Pause {
         let leaves = command.carry == Carry::Here(Local::Quit);
         self.is_on() && !leaves && (self.all || command.may_write() || executes && kept_writes)
     }
-}
 
-impl Pause {
     /// Holds the request back, if clients are paused. `None` if they are not, as far as it is concerned.
     pub(crate) fn hold_back(
         &mut self,

@@ -33,11 +33,8 @@ use crate::features::{Asked, Link, Owed, Owner, Session, SessionFeatures, TaskId
 use crate::link::kept::Kept;
 use crate::link::{LinkIx, ProfileId, State, Use};
 use crate::login::passing;
-use crate::outcome::Effect;
-use crate::outcome::Fault;
-use crate::outcome::Step;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::outcome::{Effect, Fault, Step};
+use crate::peers::{Peer, Peers};
 use crate::pubsub::audience::{Ear, Receivers};
 use crate::pubsub::subscriptions::{Deserted, Origin, Topics, Wait};
 use crate::redirect::declined::Declined;
@@ -135,9 +132,7 @@ impl Subscriptions {
     pub(crate) fn has_source(&self, origin: Origin) -> bool {
         self.sources.contains_key(&origin)
     }
-}
 
-impl Subscriptions {
     /// SUBSCRIBE and its kin: each name is answered by itself.
     pub(crate) fn subscribe(
         &mut self,
@@ -636,9 +631,7 @@ impl Subscriptions {
             cx.settle(session, place, &text);
         }
     }
-}
 
-impl Subscriptions {
     /// The connection for messages of `shard` is there: asks for all that it is for.
     pub(crate) fn ask_for_topics(&mut self, cx: &mut Context, shard: ShardId, ix: LinkIx) {
         let origin = origin_of(cx, ix);

@@ -22,8 +22,7 @@ use crate::cross_slot::remedy::Remedy;
 use crate::features::{Asked, Owed, Session, TaskId};
 use crate::link::{LinkIx, ProfileId};
 use crate::requests::route::{self, Keys, Part, Route};
-use crate::scripts::known::Named;
-use crate::scripts::known::{Library, Sha, library_name};
+use crate::scripts::known::{Library, Named, Sha, library_name};
 use command::{Command, Script};
 use engine::memory::Charge;
 use resp::{Request, encode};
@@ -100,9 +99,7 @@ impl Repeats {
     pub(crate) fn len(&self) -> usize {
         self.requests.len()
     }
-}
 
-impl Repeats {
     /// Sends a request that runs a script to the shard of its keys, behind what it names if that may be missing there.
     pub(crate) fn forward_script(
         &mut self,

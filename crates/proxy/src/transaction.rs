@@ -37,22 +37,18 @@ use crate::held;
 use crate::held::watch::Watch;
 use crate::held::watches;
 use crate::limits::Transactions;
-use crate::link::LinkIx;
-use crate::link::profiles;
+use crate::link::{LinkIx, profiles};
 use crate::login::passing;
 use crate::outcome::Step;
-use crate::redirect::declined::ASKING;
-use crate::redirect::declined::Aim;
+use crate::redirect::declined::{ASKING, Aim};
 use crate::requests::route::{self, Keys, Route};
 use crate::scripts;
 use crate::tracking::KeyList;
-use crate::transaction::execution::Execution;
-use crate::transaction::execution::{Watched, text_of};
+use crate::transaction::execution::{Execution, Watched, text_of};
 use crate::transaction::queued::{
     EXEC, Held, MULTI, Misfit, NO_REPLAY, Place, Replay, Transaction, bytes_to_keep,
 };
-use crate::transaction::spliced::Inlays;
-use crate::transaction::spliced::Mixture;
+use crate::transaction::spliced::{Inlays, Mixture};
 use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::Id;

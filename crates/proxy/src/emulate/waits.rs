@@ -23,8 +23,7 @@ use crate::event::Notice;
 use crate::features::{Owed, Session, TaskId};
 use crate::held;
 use crate::outcome::Effect;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use crate::session::Reason;
 use resp::encode;
 use resp::reply::is_error;
@@ -249,9 +248,7 @@ impl Emulations {
         session.replies.forget_pending();
         cx.count_waiting(session);
     }
-}
 
-impl Emulations {
     /// The plan has found nothing. True if its client waits on; false if its time is up.
     pub(super) fn wait_on_keys(&mut self, cx: &mut Context, id: Id) -> bool {
         let Some(wait) = self.slab.get_mut(id).and_then(|emulation| emulation.plan.wait_mut()) else {
@@ -289,9 +286,7 @@ impl Emulations {
             held::show_waiting(cx, session);
         }
     }
-}
 
-impl Emulations {
     /// Goes on with the plans whose keys have changed. False if nothing was done.
     pub(crate) fn serve_woken(&mut self, cx: &mut Context, peers: &mut Peers) -> bool {
         let mut serves = false;

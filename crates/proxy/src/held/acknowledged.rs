@@ -22,8 +22,7 @@
 use crate::context::Context;
 use crate::errors;
 use crate::features::{Asked, Owner, Session, TaskKind};
-use crate::held::fan::Answers;
-use crate::held::fan::Fans;
+use crate::held::fan::{Answers, Fans};
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use resp::reply::{as_integer, elements, is_error};
@@ -90,9 +89,7 @@ impl Fans {
         let answers = Answers::Replicas(Acknowledged::default());
         self.wait_on_several(cx, session, &shards, answers, patience, |out, _| append(out, request.bytes));
     }
-}
 
-impl Fans {
     /// The connection `ix` counts as one that has written, or not: then what WAIT says there means nothing.
     pub(crate) fn note_mark(&mut self, cx: &mut Context, ix: LinkIx, fan: Id, reply: &[u8]) {
         if is_error(reply) && cx.engine.links[ix].features.knows_waitaof != Some(false) {

@@ -31,10 +31,8 @@ use crate::held::acknowledged::Acknowledged;
 use crate::held::entries::Streams;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
-use crate::outcome::Outcome;
-use crate::outcome::{Effect, TaskEnd};
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::outcome::{Effect, Outcome, TaskEnd};
+use crate::peers::{Peer, Peers};
 use crate::session::Reason;
 use command::Number;
 use resp::reply::is_error;
@@ -416,9 +414,7 @@ impl Fans {
             held::set_waiting(cx, session, first);
         }
     }
-}
 
-impl Fans {
     /// What came of part `part`.
     pub(crate) fn absorb_part(
         &mut self,

@@ -11,8 +11,7 @@
 use crate::context::Context;
 use crate::features::Session;
 use crate::held::entries::Streams;
-use crate::held::fan::Answers;
-use crate::held::fan::Fans;
+use crate::held::fan::{Answers, Fans};
 use crate::link::kept::Kept;
 use crate::replies::merge::Merge;
 use crate::requests::route::Keys;

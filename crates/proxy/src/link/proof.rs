@@ -9,9 +9,7 @@
 //!                                    INFO: nothing else than what --nodes can name (inspection.rs)?
 //! ```
 
-use crate::link::inspected::QUESTIONS;
-use crate::link::inspected::QUESTIONS_LEN;
-use crate::link::inspected::Said;
+use crate::link::inspected::{QUESTIONS, QUESTIONS_LEN, Said};
 use resp::reply::{as_bulk, elements, is_error};
 use std::sync::Arc;
 

@@ -20,10 +20,8 @@ use crate::ConnId;
 use crate::context::Context;
 use crate::event::Notice;
 use crate::features::{Link, Owed, Owner, Retry, Session, TaskId, Ticket};
-use crate::link::retire;
-use crate::link::{LinkIx, Use};
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::link::{LinkIx, Use, retire};
+use crate::peers::{Peer, Peers};
 use engine::retry::Why;
 use std::collections::BTreeSet;
 

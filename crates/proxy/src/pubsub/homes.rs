@@ -16,12 +16,10 @@ use crate::context::Context;
 use crate::errors;
 use crate::features::Ticket;
 use crate::link::LinkIx;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use crate::pubsub;
-use crate::pubsub::Subscriptions;
 use crate::pubsub::subscriptions::{Moved, Origin, Setback};
-use crate::pubsub::{Leaving, is_notification};
+use crate::pubsub::{Leaving, Subscriptions, is_notification};
 use crate::redirect::declined::Declined;
 use command::Topic as Kind;
 use resp::reply::{as_bulk, elements};
@@ -111,9 +109,7 @@ impl Subscriptions {
             && is_told_by_all();
         (!is_echo).then_some(id)
     }
-}
 
-impl Subscriptions {
     /// The node at `origin` says that it has ended our subscription to the shard channel `name`: its slot has moved.
     pub(crate) fn handle_dropped(
         &mut self,
@@ -186,9 +182,7 @@ impl Subscriptions {
             pubsub::confirm_waits(cx, session, kind, &name, waits);
         }
     }
-}
 
-impl Subscriptions {
     /// Asks again for topics that have had a setback, if their time has come, and tells those who have waited too long. When
     /// to look again.
     pub(crate) fn retry_topics(&mut self, cx: &mut Context, peers: &mut Peers) -> Instant {

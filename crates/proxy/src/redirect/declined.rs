@@ -1,6 +1,6 @@
 //! Errors by which a node declines a request.
 
-use crate::errors::{self};
+use crate::errors;
 use topology::{Address, SLOTS, ShardId};
 
 pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";

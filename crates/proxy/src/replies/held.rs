@@ -2,9 +2,7 @@
 
 use crate::ConnId;
 use crate::features::{NodeName, Owed, TaskId, Ticket};
-use crate::held::end_request;
-use crate::held::show_waiting;
-use crate::held::watches;
+use crate::held::{end_request, show_waiting, watches};
 use crate::link::LinkIx;
 use crate::peers::Peer;
 use crate::proxy::Proxy;

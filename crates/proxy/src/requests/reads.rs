@@ -4,12 +4,9 @@ use crate::core::Core;
 use crate::features::{Asked, Owed, Session};
 use crate::link::kept::Kept;
 use crate::outcome::Step;
-use crate::reading::replicas::has_reads_in_flight;
-use crate::reading::replicas::may_change;
-use crate::reading::replicas::note_replica_read;
-use crate::reading::replicas::note_write;
-use crate::reading::replicas::reader_link;
-use crate::reading::replicas::reads_must_be_fresh;
+use crate::reading::replicas::{
+    has_reads_in_flight, may_change, note_replica_read, note_write, reader_link, reads_must_be_fresh,
+};
 use crate::reading::{Choice, may_read_replica};
 use crate::requests::route::{self, Keys, Route};
 use command::{Carry, Command};

@@ -6,20 +6,11 @@ use crate::features::{Owed, Session, TaskId};
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::login::passing::OK;
 use crate::outcome::Step;
-use crate::requests::route::Keys;
-use crate::requests::route::Scratch;
+use crate::requests::route::{Keys, Scratch};
 use crate::session::Reason;
-use crate::transaction::complain;
-use crate::transaction::end_transaction;
-use crate::transaction::inlays::LAID_IN_MAX;
-use crate::transaction::inlays::lift_mixture_barrier;
-use crate::transaction::inlays::use_database;
-use crate::transaction::keep_for_exec;
-use crate::transaction::spliced::Laid;
-use crate::transaction::spliced::Laying;
-use crate::transaction::spliced::Piece;
-use crate::transaction::spliced::Stage;
-use crate::transaction::spliced::scan;
+use crate::transaction::inlays::{LAID_IN_MAX, lift_mixture_barrier, use_database};
+use crate::transaction::spliced::{Laid, Laying, Piece, Stage, scan};
+use crate::transaction::{complain, end_transaction, keep_for_exec};
 use command::Resolved;
 use command::{Carry, Command, Local, Transaction as Act, Within};
 use resp::{Request, encode};
@@ -52,9 +43,7 @@ impl Core {
         }
         Step::Done
     }
-}
 
-impl Core {
     /// Writes the next replies of the session's transaction, as many as have room.
     pub(crate) fn lay_in(&mut self, session: &mut Session) {
         if !session.hold.has(Reason::Order) || !self.execs.is_laying_in(session) {

@@ -3,10 +3,7 @@
 use crate::core::Core;
 use crate::emulate::waits;
 use crate::features::{Owed, Session, TaskId};
-use crate::held::is_alone;
-use crate::held::set_waiting;
-use crate::held::streams;
-use crate::held::wait_on;
+use crate::held::{is_alone, set_waiting, streams, wait_on};
 use crate::outcome::Step;
 use crate::pause;
 use crate::requests::route::{self, Keys, Route};

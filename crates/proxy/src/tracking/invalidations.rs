@@ -23,13 +23,11 @@ use crate::link::kept::Kept;
 use crate::link::profile::Profile;
 use crate::local::gathered::{Gathered, Question};
 use crate::local::inquiry;
-use crate::peers::Peer;
-use crate::peers::Peers;
+use crate::peers::{Peer, Peers};
 use crate::pubsub;
 use crate::session::Reason;
-use crate::tracking::noloop;
 use crate::tracking::noloop::Check;
-use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish};
+use crate::tracking::{self, Mode, Readers, Redirect, Tracking, Wish, noloop};
 use command::{Carry, ClientTask, Command, Flags, Local, Number, Transaction as Act};
 use engine::memory::Charge;
 use resp::reply::{as_bulk, elements};
@@ -119,9 +117,7 @@ impl Invalidations {
         };
         ids.filter(is_its).collect()
     }
-}
 
-impl Invalidations {
     /// CLIENT TRACKING.
     pub(crate) fn track(
         &mut self,
@@ -330,9 +326,7 @@ impl Invalidations {
         }
         tracking.use_caching_word();
     }
-}
 
-impl Invalidations {
     /// Whether anybody wants to know of changes: a client that tracks, or one that waits for keys, if it `has_waits`.
     fn are_changes_wanted(&self, has_waits: bool) -> bool {
         has_waits || !self.clients.is_empty()
@@ -439,9 +433,7 @@ impl Invalidations {
             cx.settle(session, place, error);
         }
     }
-}
 
-impl Invalidations {
     /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
     pub(crate) fn follow_changes(&mut self, cx: &mut Context, peers: &mut Peers, has_waits: bool) {
         let topology = Arc::clone(&cx.engine.topology);

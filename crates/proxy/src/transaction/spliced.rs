@@ -133,9 +133,7 @@ impl Mixture {
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.held_bytes())
     }
-}
 
-impl Mixture {
     pub(crate) fn new(inlays: Inlays, commands: u32) -> Mixture {
         let inlay_bytes = inlays.held_bytes();
         Mixture { inlays, commands, stage: Stage::Waiting, inlay_bytes, counted_bytes: 0 }
