@@ -12,7 +12,7 @@ impl Proxy {
     /// # Errors
     /// Says what does not fit.
     pub fn audit(&self) -> Result<(), String> {
-        self.check_accounts()?;
-        self.check_progress()
+        accounts::check(self)?;
+        progress::check(self)
     }
 }

@@ -8,6 +8,7 @@ use crate::tally::Tally;
 use crate::topology_update::discovered::{Discovered, DiscoveryBoard};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
+use stdx::Instant;
 
 macro_rules! counters {
     ($($(#[$doc:meta])* $name:ident),* $(,)?) => {
@@ -148,6 +149,30 @@ impl Counters {
             tracked_prefixes: other.tracked_prefixes,
             ..self
         }
+    }
+}
+
+/// The counts of one sweep, from which the next one computes rates.
+#[derive(Debug)]
+pub(crate) struct Rates {
+    measured_at: Instant,
+    earlier: Counters,
+}
+
+impl Rates {
+    /// Rates that begin at `now`, with nothing counted.
+    pub(crate) fn new(now: Instant) -> Rates {
+        Rates { measured_at: now, earlier: Counters::default() }
+    }
+
+    /// Writes the rates since the last call into `counters`.
+    pub(crate) fn measure(&mut self, counters: &mut Counters, now: Instant) {
+        let nanos = now.since(self.measured_at).as_nanos().max(1);
+        let rate = |count: u64, earlier: u64| (u128::from(count - earlier) * 1_000_000_000 / nanos) as u64;
+        counters.requests_per_s = rate(counters.requests, self.earlier.requests);
+        counters.bytes_in_per_s = rate(counters.client_bytes_in, self.earlier.client_bytes_in);
+        counters.bytes_out_per_s = rate(counters.client_bytes_out, self.earlier.client_bytes_out);
+        (self.measured_at, self.earlier) = (now, *counters);
     }
 }
 

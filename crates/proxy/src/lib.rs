@@ -75,6 +75,7 @@ pub use local::info::info_reference;
 pub use login::credentials::Credentials;
 pub use login::job::{ControlJob, Task};
 pub use proxy::Proxy;
+pub use proxy::face::Pending;
 pub use reading::{ReadFrom, Reading};
 pub use topology_update::discovered::Discovered;
 pub use topology_update::ejection::Ejecting;

@@ -10,7 +10,6 @@ use crate::pubsub::{message_of, origin_of};
 use crate::tracking::invalidations::changes_of;
 use resp::reply::is_error;
 use std::sync::Arc;
-use stdx::Id;
 use topology::ShardId;
 
 impl Proxy {
@@ -122,7 +121,12 @@ impl Proxy {
                 let text = String::from_utf8_lossy(reply);
                 return Err(Fault::Gone(text.trim_matches(['-', '\r', '\n']).to_owned()));
             }
-            Owner::Task(TaskKind::Track) => self.handle_tracked(shard, ticket.conn),
+            Owner::Task(TaskKind::Track) => {
+                let core = &mut self.core;
+                if core.invalidations.handle_tracked(&mut core.cx, &mut self.peers, shard, ticket.conn) {
+                    core.emulations.wake_all();
+                }
+            }
             _ => {}
         }
         Ok(())
@@ -175,13 +179,5 @@ impl Proxy {
         }
         let has_waits = !self.core.emulations.waits.is_empty();
         self.core.invalidations.leave_if_unwanted(&mut self.core.cx, shard, has_waits);
-    }
-
-    /// The node of `shard` tells of changes from now on.
-    fn handle_tracked(&mut self, shard: ShardId, id: Id) {
-        let core = &mut self.core;
-        if core.invalidations.handle_tracked(&mut core.cx, &mut self.peers, shard, id) {
-            core.emulations.wake_all();
-        }
     }
 }

@@ -19,3 +19,11 @@ pub(crate) enum Peer {
     /// The node of this link.
     Link(LinkIx),
 }
+
+/// All clients, in the order of their places.
+pub(crate) fn sessions(peers: &Peers) -> impl Iterator<Item = &Session> {
+    peers.iter().filter_map(|(_, peer)| match peer {
+        Peer::Client(session) => Some(session),
+        Peer::Link(_) => None,
+    })
+}

@@ -2,20 +2,21 @@
 //!
 //! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
 
-mod face;
+pub(crate) mod face;
 
 use crate::ConnId;
 use crate::EngineLimits;
+use crate::context::Context;
 use crate::core::Core;
-use crate::counters::{Board, Counters};
+use crate::counters::{Board, Rates};
 use crate::emulate::waits;
-use crate::errors::{self, Lost};
+use crate::errors;
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
 use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
 use crate::held;
 use crate::limits::{Limits, Settings};
 use crate::link::kept::Kept;
-use crate::link::{Due, LinkIx, State, Use, inspection, retire, suspect};
+use crate::link::{Due, LinkIx, State, Use, inspection, suspect};
 use crate::local::inquiry;
 use crate::login::{admission, passing};
 use crate::outcome::{Fault, Outcome};
@@ -41,9 +42,7 @@ pub struct Proxy {
     pub(crate) core: Core,
     /// Housekeeping is due then.
     sweep_at: Instant,
-    /// When it was done last, and how many requests had come by then.
-    swept_at: Instant,
-    counters_swept: Counters,
+    rates: Rates,
     /// No client is accepted any more; those that are here are let go as they finish.
     draining: bool,
 }
@@ -64,8 +63,7 @@ impl Proxy {
             peers: Peers::default(),
             core: Core::new(limits, settings, topology, board, now),
             sweep_at: now + SWEEP_EVERY,
-            swept_at: now,
-            counters_swept: Counters::default(),
+            rates: Rates::new(now),
             draining: false,
         }
     }
@@ -91,14 +89,6 @@ impl Proxy {
             }
         }
         Ok(conn)
-    }
-
-    /// All clients, in the order of their places.
-    pub(crate) fn sessions(&self) -> impl Iterator<Item = &Session> {
-        self.peers.iter().filter_map(|(_, peer)| match peer {
-            Peer::Client(session) => Some(session),
-            Peer::Link(_) => None,
-        })
     }
 
     /// How many clients more may come, beside those of all workers that have yet to shake hands.
@@ -312,32 +302,6 @@ impl Proxy {
         }
     }
 
-    /// Closes a connection that is of no use any more; what is in flight on it is lost.
-    pub(crate) fn let_go(&mut self, ix: LinkIx) {
-        let core = &mut self.core;
-        if let Some(conn) = core.cx.engine.links[ix].conn() {
-            core.cx.engine.close(conn);
-            self.peers.remove(conn);
-        }
-        let link = &mut core.cx.engine.links[ix];
-        let (reason, shard, used_by) = (String::new(), link.shard, link.used_by);
-        let (tickets, _) = link.fail(
-            reason,
-            core.cx.engine.now,
-            &core.cx.engine.limits,
-            &mut core.cx.engine.prng,
-            &mut core.cx.engine.pool,
-        );
-        core.cx.vacate(ix);
-        let shard = core.cx.engine.shard_name(shard).to_owned();
-        for ticket in tickets {
-            if used_by.has_barriers() {
-                retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
-            }
-            self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
-        }
-    }
-
     /// Reads on for clients that had been paused.
     #[inline(never)]
     fn resume_clients(&mut self) {
@@ -537,18 +501,21 @@ impl Proxy {
                 let link = &mut self.core.cx.engine.links[ix];
                 match link.due(now, &self.core.cx.engine.limits) {
                     Due::Nothing => break,
-                    Due::Connect => self.connect(ix),
+                    Due::Connect => connect(&mut self.core.cx, &mut self.peers, ix),
                     Due::Fail(reason) => self.fail_link(ix, Fault::Gone(reason.to_owned())),
                     Due::Suspect => suspect::suspect(&mut self.core.cx, ix),
                     Due::Expire if link.used_by == Use::Replica => {
                         replicas::expire_read(&mut self.core.cx, ix)
                     }
                     Due::Expire => match link.expire() {
-                        Some(ticket) if link.is_given_up_when_late() => {
-                            self.deliver_timeout(ix, ticket);
-                            self.fail_link(ix, Fault::Gone("no reply in time".to_owned()));
+                        Some(ticket) => {
+                            let is_given_up = link.is_given_up_when_late();
+                            let lost = self.core.cx.time_out(ix, &ticket);
+                            self.deliver(ticket, Outcome::Lost(lost));
+                            if is_given_up {
+                                self.fail_link(ix, Fault::Gone("no reply in time".to_owned()));
+                            }
                         }
-                        Some(ticket) => self.deliver_timeout(ix, ticket),
                         None => self.fail_link(ix, Fault::Gone("the node does not read".to_owned())),
                     },
                 }
@@ -557,15 +524,6 @@ impl Proxy {
         let limits = &self.core.cx.engine.limits;
         let deadlines = self.core.cx.engine.links.iter().map(|link| link.deadline(limits));
         self.core.cx.engine.check_at = deadlines.min().unwrap_or(Instant::NEVER);
-    }
-
-    /// Asks for a connection to the node.
-    fn connect(&mut self, ix: LinkIx) {
-        let conn = self.peers.insert(Peer::Link(ix));
-        let deadline = self.core.cx.engine.now + self.core.cx.engine.limits.connect_timeout;
-        self.core.cx.engine.links[ix].state = State::Connecting { conn, deadline };
-        let id = self.core.cx.engine.links[ix].node;
-        self.core.cx.engine.todo.controls.push_back(Action::Connect { conn, node: id });
     }
 
     /// Once a second: clients that overstay, nodes that are silent, counts for the others.
@@ -602,21 +560,9 @@ impl Proxy {
         self.core.forget_profiles();
         inspection::inspect_nodes(&mut self.core.cx);
         self.relieve_memory();
-        self.measure_rates();
+        self.rates.measure(&mut self.core.cx.stats.counters, self.core.cx.engine.now);
         self.core.invalidations.count_prefixes(&mut self.core.cx, &mut self.peers);
         self.core.publish();
-    }
-
-    /// What came and went since the last sweep, for a second.
-    fn measure_rates(&mut self) {
-        let core = &mut self.core;
-        let nanos = core.cx.engine.now.since(self.swept_at).as_nanos().max(1);
-        let rate = |count: u64, earlier: u64| (u128::from(count - earlier) * 1_000_000_000 / nanos) as u64;
-        let (counters, swept) = (&mut core.cx.stats.counters, &self.counters_swept);
-        counters.requests_per_s = rate(counters.requests, swept.requests);
-        counters.bytes_in_per_s = rate(counters.client_bytes_in, swept.client_bytes_in);
-        counters.bytes_out_per_s = rate(counters.client_bytes_out, swept.client_bytes_out);
-        (self.swept_at, self.counters_swept) = (core.cx.engine.now, core.cx.stats.counters);
     }
 
     /// Closes a client that overstays; takes back what an idle one does not need.
@@ -671,6 +617,16 @@ impl Proxy {
         }
         self.carry_out_effects();
     }
+}
+
+/// Asks the driver for a connection to the node of the link `ix`.
+fn connect(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
+    let conn = peers.insert(Peer::Link(ix));
+    let deadline = cx.engine.now + cx.engine.limits.connect_timeout;
+    let link = &mut cx.engine.links[ix];
+    link.state = State::Connecting { conn, deadline };
+    let node = link.node;
+    cx.engine.todo.controls.push_back(Action::Connect { conn, node });
 }
 
 /// Carries out what waits in the session's input.

@@ -12,7 +12,7 @@ use crate::local::inquiry::{has_listing_to_put, post};
 use crate::local::{clients, line};
 use crate::login::job::Task;
 use crate::outcome::Outcome;
-use crate::peers::Peer;
+use crate::peers::{Peer, Peers, sessions};
 use crate::proxy::Proxy;
 use crate::tracking::{Redirect, invalidations};
 use resp::encode;
@@ -130,25 +130,27 @@ impl Proxy {
         match question {
             Question::Find { client } => {
                 let worker = self.core.cx.settings.worker;
-                let found = self.sessions().find(|session| session.origin.client == *client);
+                let found = sessions(&self.peers).find(|session| session.origin.client == *client);
                 let found = found.map(|session| Redirect { client: *client, worker, conn: session.conn });
                 found.map_or(Findings::Nothing, Findings::Client)
             }
-            Question::Seek { client, user, by_error } => match self.where_waits(*client, user.as_deref()) {
-                (Some(node), _) => Findings::WaitsSomewhere(node),
-                (None, Some(pop)) => {
-                    self.core.emulations.end_wait_for_key(
-                        &mut self.core.cx,
-                        &mut self.peers,
-                        pop,
-                        by_error.then_some(errors::UNBLOCKED),
-                    );
-                    Findings::LetGo
+            Question::Seek { client, user, by_error } => {
+                match where_waits(&self.peers, *client, user.as_deref()) {
+                    (Some(node), _) => Findings::WaitsSomewhere(node),
+                    (None, Some(pop)) => {
+                        self.core.emulations.end_wait_for_key(
+                            &mut self.core.cx,
+                            &mut self.peers,
+                            pop,
+                            by_error.then_some(errors::UNBLOCKED),
+                        );
+                        Findings::LetGo
+                    }
+                    (None, None) => Findings::Nothing,
                 }
-                (None, None) => Findings::Nothing,
-            },
+            }
             Question::List { asker, listing, user } => {
-                let lines = self.sessions().filter(|session| session.origin.client != *asker);
+                let lines = sessions(&self.peers).filter(|session| session.origin.client != *asker);
                 let lines = lines.filter(|session| session.features.is_of(user.as_deref()));
                 let lines = lines.filter(|session| listing.takes(session));
                 Findings::Lines(
@@ -158,7 +160,7 @@ impl Proxy {
                 )
             }
             Question::Kill { asker, filter } => {
-                let killed = self.sessions().filter(|session| session.origin.client != *asker);
+                let killed = sessions(&self.peers).filter(|session| session.origin.client != *asker);
                 let killed: Vec<ConnId> =
                     killed.filter(|session| filter.takes(session)).map(|session| session.conn).collect();
                 killed.iter().for_each(|&conn| self.close_client(conn));
@@ -179,30 +181,13 @@ impl Proxy {
         }
     }
 
-    /// The connection or the plan that this client waits for, if it is this user's, if that is said.
-    pub(crate) fn where_waits(&self, client: u64, user: Option<&[u8]>) -> (Option<LinkIx>, Option<Id>) {
-        let is_sought = |session: &&Session| session.origin.client == client && session.features.is_of(user);
-        let sought = self.sessions().find(is_sought);
-        sought.map_or((None, None), |session| (session.wait.on, waits::waiting_pop(session)))
-    }
-
     pub(crate) fn absorb_findings(&mut self, id: Id, findings: Findings) {
         // The client may have gone, or its time have been up.
         let Some(inquiry) = self.core.cx.inquiries.pending.get_mut(id) else { return };
-        match (&mut inquiry.gathered, findings) {
-            (Gathered::Lines { lines, charge, .. }, Findings::Lines(found)) => {
-                charge.add(bytes_of(&found));
-                lines.extend(found);
-            }
-            (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
-            (Gathered::Redirect { found, .. }, Findings::Client(redirect)) => *found = Some(redirect),
-            (Gathered::Unblocked { waits, .. }, Findings::Waits { id, name }) => {
-                *waits = Some((id, name));
-            }
-            (gathered @ Gathered::Unblocked { .. }, Findings::LetGo) => *gathered = Gathered::LetGo,
-            _ => {}
+        inquiry.gathered.absorb(findings);
+        if inquiry.is_last_answer() {
+            self.conclude(id);
         }
-        self.absorbed(id);
     }
 
     /// What came of the question to one shard.
@@ -211,14 +196,7 @@ impl Proxy {
         if let Gathered::Survey(survey) = &mut inquiry.gathered {
             survey.absorb(shard, outcome);
         }
-        self.absorbed(id);
-    }
-
-    /// One answer more is there.
-    pub(crate) fn absorbed(&mut self, id: Id) {
-        let Some(inquiry) = self.core.cx.inquiries.pending.get_mut(id) else { return };
-        inquiry.left = inquiry.left.saturating_sub(1);
-        if inquiry.left == 0 {
+        if inquiry.is_last_answer() {
             self.conclude(id);
         }
     }
@@ -274,7 +252,29 @@ impl Proxy {
     }
 }
 
+/// The connection or the plan that this client waits for. With `user`, only a client of that user counts.
+fn where_waits(peers: &Peers, client: u64, user: Option<&[u8]>) -> (Option<LinkIx>, Option<Id>) {
+    let is_sought = |session: &&Session| session.origin.client == client && session.features.is_of(user);
+    let sought = sessions(peers).find(is_sought);
+    sought.map_or((None, None), |session| (session.wait.on, waits::waiting_pop(session)))
+}
+
 impl Gathered {
+    /// Adds the findings of one worker.
+    fn absorb(&mut self, findings: Findings) {
+        match (&mut *self, findings) {
+            (Gathered::Lines { lines, charge, .. }, Findings::Lines(found)) => {
+                charge.add(bytes_of(&found));
+                lines.extend(found);
+            }
+            (Gathered::Killed { count, .. }, Findings::Count(found)) => *count += found,
+            (Gathered::Redirect { found, .. }, Findings::Client(redirect)) => *found = Some(redirect),
+            (Gathered::Unblocked { waits, .. }, Findings::Waits { id, name }) => *waits = Some((id, name)),
+            (Gathered::Unblocked { .. }, Findings::LetGo) => *self = Gathered::LetGo,
+            _ => {}
+        }
+    }
+
     pub(crate) fn write(self, core: &mut Core, resp3: bool, out: &mut Vec<u8>) {
         match self {
             Gathered::Lines { listing, lines, .. } => listing.write(lines, resp3, out),

@@ -196,27 +196,6 @@ impl Proxy {
         }
     }
 
-    /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
-    /// where nobody could. `reason` is what its client is told if its time is up.
-    pub(crate) fn unsent_on(&self, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
-        let link = &self.core.cx.engine.links[ix];
-        let stray = |(number, &ticket): (usize, &Ticket)| {
-            let owed = match self.peers.get(ticket.conn) {
-                Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
-                    Some(session.replies.owed(ticket.place)?)
-                }
-                _ if ticket.owner == Owner::Task(TaskKind::Emulation) => None,
-                _ => Some(Owed::Task(TaskId::Replay(self.core.execs.replay_of_part(&ticket)?))),
-            };
-            let (request, aim) = self.core.request_again((ix, number), owed);
-            let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
-            let (reason, retry_at) = (reason.to_owned(), Instant::NEVER);
-            Some(Stray { retry, used_by: link.used_by, watches: false, aim, reason, retry_at })
-        };
-        let waiting = link.tickets().enumerate();
-        waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
-    }
-
     /// Parks what waited for a connection to the node `left`, which is gone; what cannot be sent elsewhere is `lost`.
     pub(crate) fn park_unsent(&mut self, left: NodeId, unsent: Vec<(Ticket, Option<Stray>)>, lost: &Lost) {
         let busy = if unsent.is_empty() { BTreeSet::new() } else { self.core.cx.clients_in_flight() };
@@ -592,6 +571,27 @@ impl Context {
 }
 
 impl Core {
+    /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
+    /// where nobody could. `reason` is what its client is told if its time is up.
+    pub(crate) fn unsent_on(&self, peers: &Peers, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
+        let link = &self.cx.engine.links[ix];
+        let stray = |(number, &ticket): (usize, &Ticket)| {
+            let owed = match peers.get(ticket.conn) {
+                Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
+                    Some(session.replies.owed(ticket.place)?)
+                }
+                _ if ticket.owner == Owner::Task(TaskKind::Emulation) => None,
+                _ => Some(Owed::Task(TaskId::Replay(self.execs.replay_of_part(&ticket)?))),
+            };
+            let (request, aim) = self.request_again((ix, number), owed);
+            let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
+            let (reason, retry_at) = (reason.to_owned(), Instant::NEVER);
+            Some(Stray { retry, used_by: link.used_by, watches: false, aim, reason, retry_at })
+        };
+        let waiting = link.tickets().enumerate();
+        waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
+    }
+
     /// The client that waits for a request that was declined, if it is one's.
     fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
         match ticket.owner {

@@ -1,6 +1,7 @@
 //! From a node's bytes to what waits for clients: the way up.
 
 pub(crate) mod held;
+pub(crate) mod link_end;
 pub(crate) mod merge;
 pub(crate) mod relay;
 pub(crate) mod reports;
@@ -15,7 +16,7 @@ use crate::held::{acknowledged, fan};
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
-use crate::link::{LinkIx, Reported, Use, retire, suspect};
+use crate::link::{LinkIx, Reported, Use, retire};
 use crate::login::passing;
 use crate::outcome::{Effect, Fault, Outcome, TaskEnd, unasked_push};
 use crate::peers::Peer;
@@ -28,7 +29,6 @@ use crate::session::pinning::Pinning;
 use crate::walk;
 use command::Number;
 use resp::reply::plain_len;
-use stdx::Instant;
 use topology::ShardId;
 
 /// The receiver of a reply: the part of a [`Ticket`] that delivery needs. To copy the whole ticket, which was written in
@@ -142,21 +142,15 @@ impl Proxy {
                     core.cx.engine.links[ix].bytes_announced(),
                 ) =>
             {
-                self.pass_over_answer(ix, ticket);
+                // Its answer is that it is too large: the reply has no holder any more.
+                let link = &mut core.cx.engine.links[ix];
+                link.tickets_mut().take(1).for_each(Ticket::discard);
+                link.pass_over(&mut core.cx.engine.pool);
+                core.emulations.refuse_answer(&mut core.cx, &mut self.peers, ticket.conn, ticket.part);
             }
             (_, _) => {}
         }
         retire::unclog(&mut self.core.cx, &mut self.peers, ix);
-    }
-
-    /// What comes is more than a command over several shards may gather.
-    fn pass_over_answer(&mut self, ix: LinkIx, ticket: Ticket) {
-        let core = &mut self.core;
-        let link = &mut core.cx.engine.links[ix];
-        // Its answer is that it is too large: the reply has no holder any more.
-        link.tickets_mut().take(1).for_each(Ticket::discard);
-        link.pass_over(&mut core.cx.engine.pool);
-        self.core.emulations.refuse_answer(&mut self.core.cx, &mut self.peers, ticket.conn, ticket.part);
     }
 
     /// Tells who waits for what could not be sent.
@@ -646,115 +640,6 @@ impl Proxy {
         scratch.clear();
         scratch.shrink_to(SCRATCH_BYTES_KEPT);
         self.core.cx.parsing.scratch.reply = scratch;
-    }
-
-    /// Tells a ticket's holder that its time is up.
-    pub(crate) fn deliver_timeout(&mut self, ix: LinkIx, ticket: Ticket) {
-        let lost = self.core.cx.time_out(ix, &ticket);
-        self.deliver(ticket, Outcome::Lost(lost));
-    }
-
-    /// Gives a node's connection up: everybody with a ticket on it is told the truth about his request, and the next
-    /// attempt is planned.
-    pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
-        let core = &mut self.core;
-        core.cx.note_inspection_ended(ix, &fault);
-        if let Some(conn) = core.cx.engine.links[ix].conn() {
-            core.cx.engine.close(conn);
-            self.peers.remove(conn);
-        }
-        let link = &mut core.cx.engine.links[ix];
-        let (used_by, held_by, shard) = (link.used_by, link.features.held_by, link.shard);
-        let (is_node, profile) = (link.stands_for_node(), link.profile);
-        let was_ready = link.is_ready();
-        core.cx.stats.counters.nodes_up -= u64::from(is_node && was_ready);
-        core.cx.stats.counters.node_failures += 1;
-        let rescued = replicas::rescue_reads(&mut core.cx, ix);
-        let repeats = match &fault {
-            Fault::Gone(_) if used_by == Use::Shared => {
-                suspect::take_reads_of_ended(&mut self.core.cx, &mut self.peers, ix)
-            }
-            Fault::Gone(_) | Fault::Refused(_) | Fault::Garbled(_) => Vec::new(),
-        };
-        let core = &mut self.core;
-        if used_by == Use::Replica {
-            core.readers.suspect(shard, core.cx.engine.links[ix].node);
-        }
-        let link = &mut core.cx.engine.links[ix];
-        let (garbled, is_refused) = (matches!(fault, Fault::Garbled(_)), matches!(fault, Fault::Refused(_)));
-        let reason = match fault {
-            Fault::Gone(reason) | Fault::Refused(reason) => reason,
-            Fault::Garbled(what) => format!("protocol error: {what}"),
-        };
-        let (tickets, written) = link.fail(
-            reason.clone(),
-            core.cx.engine.now,
-            &core.cx.engine.limits,
-            &mut core.cx.engine.prng,
-            &mut core.cx.engine.pool,
-        );
-        // That another connection is lost says little: if the node is down, the first profile's will tell.
-        let now_known = if is_refused { Reported::Refused } else { Reported::Down };
-        let is_news = is_node && link.attempts.reported < now_known;
-        if is_news {
-            link.attempts.reported = now_known;
-        }
-        let is_denied = core.cx.is_denied(profile, &reason);
-        let owner = shard;
-        let shard = core.cx.engine.shard_name(shard).to_owned();
-        match used_by {
-            Use::Shared | Use::Replica | Use::Subscription => {
-                core.cx.engine.check_at =
-                    core.cx.engine.check_at.min(core.cx.engine.links[ix].deadline(&core.cx.engine.limits))
-            }
-            Use::Pinned | Use::Held | Use::Retired | Use::Draining | Use::Standby => core.cx.vacate(ix),
-        }
-        if used_by == Use::Held {
-            self.note_held_loss(ix, held_by, &tickets);
-        }
-        let core = &mut self.core;
-        if is_node {
-            core.cx.wish(None);
-            if was_ready {
-                core.cx.holders.losses.note(core.cx.engine.now);
-            }
-        }
-        core.cx.engine.recount_link(ix);
-        if is_news {
-            let (shard, reason) = (shard.clone(), reason.clone());
-            core.cx.notice(match is_refused {
-                true => Notice::NodeRefused { shard, reason },
-                false => Notice::NodeDown { shard, reason },
-            });
-        }
-        suspect::ask_again(&mut self.core.cx, repeats, ix);
-        for ticket in tickets {
-            let shard = shard.clone();
-            let lost = match () {
-                // Half of a large request is never carried out.
-                () if ticket.start >= written
-                    || used_by == Use::Pinned && ticket.deadline == Instant::NEVER =>
-                {
-                    match is_denied {
-                        true => Lost::Denied { shard, error: reason.clone() },
-                        false => Lost::NotSent { shard, reason: reason.clone() },
-                    }
-                }
-                () if garbled => Lost::Garbled { shard },
-                () => Lost::Broken { shard },
-            };
-            if used_by.has_barriers() {
-                retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
-            }
-            self.deliver(ticket, Outcome::Lost(lost));
-        }
-        if used_by == Use::Subscription {
-            self.handle_source_lost(owner, ix, &reason);
-        }
-        replicas::ask_primary(&mut self.core.cx, rescued);
-        if is_node {
-            replicas::note_node_failure(&mut self.core.cx, owner);
-        }
     }
 }
 

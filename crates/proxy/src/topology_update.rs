@@ -23,6 +23,7 @@ use crate::link::{LinkIx, State, Use, retire};
 use crate::outcome::Fault;
 use crate::peers::{Peer, Peers};
 use crate::proxy::Proxy;
+use crate::replies::link_end::disconnect;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use stdx::{Instant, Slab};
@@ -59,19 +60,15 @@ impl Proxy {
         hold_back_clients_of(&mut self.core.cx, &mut self.peers, &losers);
         self.end_watches_on(&losers);
         self.drain_nodes();
-        self.hold_back_redirected();
+        // The same of clients with requests in flight to where a node has redirected them, and not the topology.
+        let core = &self.core;
+        hold_back(&mut self.peers, core.cx.engine.links.iter().flat_map(|link| core.off_the_map(link)));
         self.core.cx.connect_primaries();
         self.move_sources(&before);
         self.follow_topology();
         self.retry_parked(true);
         self.core.cx.engine.check_at = now;
         self.follow_up();
-    }
-
-    /// The same of clients with requests in flight to where a node has redirected them, and not the topology.
-    fn hold_back_redirected(&mut self) {
-        let core = &self.core;
-        hold_back(&mut self.peers, core.cx.engine.links.iter().flat_map(|link| core.off_the_map(link)));
     }
 
     /// Who watches keys on `nodes` cannot know any more whether they have changed.
@@ -121,25 +118,14 @@ impl Proxy {
 
     /// Closes a connection on which nothing was sent yet. What waits for it is sent where its keys are, when that is known.
     fn leave_unsent(&mut self, ix: LinkIx) {
-        let unsent = self.unsent_on(ix, OTHER_PRIMARY);
-        let core = &mut self.core;
-        let link = &mut core.cx.engine.links[ix];
-        let (id, shard) = (link.node, link.shard);
-        if let Some(conn) = link.conn() {
-            core.cx.engine.close(conn);
-            self.peers.remove(conn);
-        }
-        let link = &mut core.cx.engine.links[ix];
-        link.fail(
-            String::new(),
-            core.cx.engine.now,
-            &core.cx.engine.limits,
-            &mut core.cx.engine.prng,
-            &mut core.cx.engine.pool,
-        );
-        core.cx.vacate(ix);
-        let lost = core.cx.engine.not_sent(shard, OTHER_PRIMARY);
-        self.park_unsent(id, unsent, &lost);
+        let unsent = self.core.unsent_on(&self.peers, ix, OTHER_PRIMARY);
+        let cx = &mut self.core.cx;
+        let (node, shard) = (cx.engine.links[ix].node, cx.engine.links[ix].shard);
+        disconnect(cx, &mut self.peers, ix);
+        cx.engine.fail_link(ix, String::new());
+        cx.vacate(ix);
+        let lost = cx.engine.not_sent(shard, OTHER_PRIMARY);
+        self.park_unsent(node, unsent, &lost);
     }
 
     /// Messages of a shard, and word of its changes, come from its primary.

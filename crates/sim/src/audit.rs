@@ -9,6 +9,7 @@ use crate::node::Node;
 use crate::program::{Expect, LASTING_KEYS, PROFILES, Program, lasting_key, lasting_value, words_of};
 use crate::tenants::Account;
 use crate::world::World;
+use proxy::Pending;
 use resp::{encode, reply};
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -260,26 +261,15 @@ impl World<'_> {
         if !self.proxy.is_drained() {
             return Err("the proxy does not drain".to_owned());
         }
-        let (topics, tracked) = (self.proxy.topics(), self.proxy.tracked_keys());
-        if topics + tracked > 0 {
-            return Err(format!("{topics} topics and {tracked} keys that were read are still known"));
+        let pending = self.proxy.pending();
+        if pending != Pending::default() {
+            return Err(format!("this is left after all clients have gone: {pending:?}"));
         }
-        let emulations = self.proxy.emulations_pending();
-        if emulations > 0 {
-            return Err(format!("{emulations} commands over several shards are still carried out"));
-        }
-        let (merges, inquiries) = (self.proxy.merges_pending(), self.proxy.inquiries_pending());
-        match (merges, inquiries, self.proxy.pins_pending(), self.proxy.clients_waiting()) {
+        match self.proxy.clients_waiting() {
             // The proxy checks nodes with periodic questions. A part of such a question or answer may be under way.
-            (0, 0, 0, 0) if self.proxy.conns_held() > 0 => {
-                Err(format!("{} connections are still held", self.proxy.conns_held()))
-            }
-            (0, 0, 0, 0) if self.proxy.held_bytes() < self.answers_under_way() => Ok(()),
-            (0, 0, 0, 0) => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
-            (_, _, pins, clients) => Err(format!(
-                "{merges} merges, {inquiries} inquiries, {pins} pins and {clients} clients are still counted as \
-                 waiting"
-            )),
+            0 if self.proxy.held_bytes() < self.answers_under_way() => Ok(()),
+            0 => Err(format!("{} bytes are still counted as held", self.proxy.held_bytes())),
+            clients => Err(format!("{clients} clients are still counted as waiting")),
         }
     }
 }

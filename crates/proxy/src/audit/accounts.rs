@@ -3,70 +3,69 @@
 
 use crate::core::Core;
 use crate::features::Session;
+use crate::peers::sessions;
 use crate::proxy::Proxy;
 use crate::session::Reason;
 
 /// The first account that does not fit: its name, what was counted, and what is held.
 type Mismatch = (&'static str, usize, usize);
 
-impl Proxy {
-    /// Adds up all that is held; an error names the account that says something else.
-    pub(super) fn check_accounts(&self) -> Result<(), String> {
-        self.accounts()
-            .into_iter()
-            .find(|(_, counted, held)| counted != held)
-            .map_or(Ok(()), |(account, counted, held)| {
-                Err(format!("account of {account}: counted {counted}, held {held}"))
-            })
-    }
+/// Adds up all that is held; an error names the account that says something else.
+pub(super) fn check(proxy: &Proxy) -> Result<(), String> {
+    accounts(proxy)
+        .into_iter()
+        .find(|(_, counted, held)| counted != held)
+        .map_or(Ok(()), |(account, counted, held)| {
+            Err(format!("account of {account}: counted {counted}, held {held}"))
+        })
+}
 
-    fn accounts(&self) -> Vec<Mismatch> {
-        let core = &self.core;
-        let mut accounts = Vec::new();
-        self.sessions().for_each(|session| accounts.extend(accounts_of_client(session)));
-        accounts.extend(core.accounts_of_owners());
-        accounts.extend(self.totals());
-        accounts.extend(self.counts());
-        accounts
-    }
+fn accounts(proxy: &Proxy) -> Vec<Mismatch> {
+    let core = &proxy.core;
+    let mut accounts = Vec::new();
+    sessions(&proxy.peers).for_each(|session| accounts.extend(accounts_of_client(session)));
+    accounts.extend(core.accounts_of_owners());
+    accounts.extend(totals(proxy));
+    accounts.extend(counts(proxy));
+    accounts
+}
 
-    /// What the worker counts as held, and what those that hold it were counted for.
-    fn totals(&self) -> [Mismatch; 4] {
-        let core = &self.core;
-        let of_clients: usize = self.sessions().map(|session| session.counted.bytes).sum();
-        let unread: usize = self.sessions().map(counted_as_unread).sum();
-        let left: usize = self.sessions().map(|session| session.features.left_bytes()).sum();
-        let (counted, counted_unread) = core.cx.engine.memory.counted();
-        [
-            ("bytes in all", counted, of_clients + core.counted_bytes_of_owners()),
-            ("unread bytes in all", counted_unread, unread),
-            ("bytes left behind in all", core.cx.engine.memory.left_bytes(), left + core.left_bytes_of_all()),
-            core.account_of_gathered(),
-        ]
-    }
+/// What the worker counts as held, and what those that hold it were counted for.
+fn totals(proxy: &Proxy) -> [Mismatch; 4] {
+    let core = &proxy.core;
+    let of_clients: usize = sessions(&proxy.peers).map(|session| session.counted.bytes).sum();
+    let unread: usize = sessions(&proxy.peers).map(counted_as_unread).sum();
+    let left: usize = sessions(&proxy.peers).map(|session| session.features.left_bytes()).sum();
+    let (counted, counted_unread) = core.cx.engine.memory.counted();
+    [
+        ("bytes in all", counted, of_clients + core.counted_bytes_of_owners()),
+        ("unread bytes in all", counted_unread, unread),
+        ("bytes left behind in all", core.cx.engine.memory.left_bytes(), left + core.left_bytes_of_all()),
+        core.account_of_gathered(),
+    ]
+}
 
-    /// Numbers that are kept of things that could be counted.
-    fn counts(&self) -> [Mismatch; 6] {
-        let core = &self.core;
-        let count = |is: &dyn Fn(&Session) -> bool| self.sessions().filter(|session| is(session)).count();
-        let blocked = |session: &Session| session.wait.is_seen || session.hold.has(Reason::Pause);
-        [
-            ("clients", core.cx.stats.counters.clients as usize, count(&|_| true)),
-            (
-                "clients that wait for replies",
-                core.cx.engine.clients_waiting,
-                count(&|session| session.replies.is_pending()),
-            ),
-            ("clients that are blocked", core.cx.stats.counters.clients_blocked as usize, count(&blocked)),
-            (
-                "clients with topics",
-                core.cx.stats.counters.subscribers as usize,
-                count(&|session| session.features.has_topics()),
-            ),
-            ("connections that clients hold", core.cx.holders.conns, core.cx.engine.held_conns()),
-            ("permits", core.cx.pins.granted(), count(&|session| session.pinning.has_permit())),
-        ]
-    }
+/// Numbers that are kept of things that could be counted.
+fn counts(proxy: &Proxy) -> [Mismatch; 6] {
+    let core = &proxy.core;
+    let count = |is: &dyn Fn(&Session) -> bool| sessions(&proxy.peers).filter(|session| is(session)).count();
+    let blocked = |session: &Session| session.wait.is_seen || session.hold.has(Reason::Pause);
+    [
+        ("clients", core.cx.stats.counters.clients as usize, count(&|_| true)),
+        (
+            "clients that wait for replies",
+            core.cx.engine.clients_waiting,
+            count(&|session| session.replies.is_pending()),
+        ),
+        ("clients that are blocked", core.cx.stats.counters.clients_blocked as usize, count(&blocked)),
+        (
+            "clients with topics",
+            core.cx.stats.counters.subscribers as usize,
+            count(&|session| session.features.has_topics()),
+        ),
+        ("connections that clients hold", core.cx.holders.conns, core.cx.engine.held_conns()),
+        ("permits", core.cx.pins.granted(), count(&|session| session.pinning.has_permit())),
+    ]
 }
 
 fn counted_as_unread(session: &Session) -> usize {

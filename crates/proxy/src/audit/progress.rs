@@ -5,6 +5,7 @@ use crate::ConnId;
 use crate::core::Core;
 use crate::features::{Link, Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::link::Use;
+use crate::peers::sessions;
 use crate::proxy::Proxy;
 use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason};
@@ -26,20 +27,20 @@ struct Coming {
     lessons: BTreeSet<ConnId>,
 }
 
-impl Proxy {
-    pub(super) fn check_progress(&self) -> Result<(), String> {
-        if let Some(effect) = self.core.cx.effects.front() {
-            return Err(format!("an effect was left: {effect:?}"));
-        }
-        let coming = self.core.coming();
-        for session in self.sessions() {
-            if let Some(what) = self.core.why_stuck(session, &coming) {
-                return Err(format!("client {} {what}: {session:?}", session.origin.client));
-            }
-        }
-        self.core.check_tasks(&coming)?;
-        self.core.check_links()
+/// An error names somebody who waits for nothing that will come, or an effect that was left over.
+pub(super) fn check(proxy: &Proxy) -> Result<(), String> {
+    let core = &proxy.core;
+    if let Some(effect) = core.cx.effects.front() {
+        return Err(format!("an effect was left: {effect:?}"));
     }
+    let coming = core.coming();
+    for session in sessions(&proxy.peers) {
+        if let Some(what) = core.why_stuck(session, &coming) {
+            return Err(format!("client {} {what}: {session:?}", session.origin.client));
+        }
+    }
+    core.check_tasks(&coming)?;
+    core.check_links()
 }
 
 impl Coming {

@@ -186,6 +186,14 @@ pub(crate) struct Inquiries {
     pub has_listed: bool,
 }
 
+impl Inquiry {
+    /// Counts an answer. Whether no other is expected.
+    pub(crate) fn is_last_answer(&mut self) -> bool {
+        self.left = self.left.saturating_sub(1);
+        self.left == 0
+    }
+}
+
 impl Inquiries {
     pub(crate) fn insert(&mut self, inquiry: Inquiry) -> Id {
         let deadline = inquiry.deadline;

@@ -2,6 +2,7 @@
 
 use super::Proxy;
 use crate::ConnId;
+use crate::core::Core;
 use crate::counters::Counters;
 use crate::event::Notice;
 use crate::features::Link;
@@ -14,6 +15,29 @@ use engine::rounds::Rounds;
 use std::time::Duration;
 use stdx::Instant;
 use topology::discovery::Wish;
+
+/// Unfinished work of a worker. Each count is 0 once no client is left and nodes have answered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pending {
+    /// Split requests that wait for replies.
+    pub merges: usize,
+    /// Questions to all workers, all shards or the control thread that wait for their answers.
+    pub inquiries: usize,
+    /// Commands over several shards that are being carried out.
+    pub emulations: usize,
+    /// Transactions over several shards that are being carried out.
+    pub executions: usize,
+    /// Clients that are pinned for large transfers, or wait to be.
+    pub pins: usize,
+    /// Connections that clients hold to watch keys or to wait for elements.
+    pub conns_held: usize,
+    /// Requests that wait for a newer topology, or for their next try.
+    pub requests_parked: usize,
+    /// Channels and patterns to which clients are subscribed.
+    pub topics: usize,
+    /// Keys that were read by clients with CLIENT TRACKING.
+    pub tracked_keys: usize,
+}
 
 impl Proxy {
     /// Whether every client has gone, and what they left half done is done.
@@ -41,34 +65,20 @@ impl Proxy {
         shared.map(Link::in_flight).sum()
     }
 
-    /// How many split requests wait for replies; 0 once no client is left.
-    pub fn merges_pending(&self) -> usize {
-        self.core.cx.merges.len()
-    }
-
-    /// How many questions over all workers, shards or time wait for their answers; 0 once no client is left.
-    pub fn inquiries_pending(&self) -> usize {
-        self.core.cx.inquiries.len()
-    }
-
-    /// How many commands over several shards are being carried out; 0 once no client is left and nodes have answered.
-    pub fn emulations_pending(&self) -> usize {
-        self.core.emulations.slab.len()
-    }
-
-    /// How many transactions over several shards are being carried out; 0 once no client is left and nodes have answered.
-    pub fn executions_pending(&self) -> usize {
-        self.core.execs.executions.len()
-    }
-
-    /// How many clients are pinned for large transfers, or wait to be; 0 once no client is left.
-    pub fn pins_pending(&self) -> usize {
-        self.core.cx.pins.len()
-    }
-
-    /// How many connections clients hold to watch keys or to wait for elements; 0 once no client is left.
-    pub fn conns_held(&self) -> usize {
-        self.core.cx.holders.conns
+    /// How much work is unfinished, by kind.
+    pub fn pending(&self) -> Pending {
+        let Core { cx, subscriptions, invalidations, emulations, execs, .. } = &self.core;
+        Pending {
+            merges: cx.merges.len(),
+            inquiries: cx.inquiries.len(),
+            emulations: emulations.slab.len(),
+            executions: execs.executions.len(),
+            pins: cx.pins.len(),
+            conns_held: cx.holders.conns,
+            requests_parked: cx.retry_queue.len(),
+            topics: subscriptions.topics.len(),
+            tracked_keys: invalidations.readers.len(),
+        }
     }
 
     /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
@@ -97,19 +107,9 @@ impl Proxy {
         self.core.cx.outside.wishes.take(now)
     }
 
-    /// How many requests wait for a newer topology or for a while; 0 once no client is left.
-    pub fn requests_parked(&self) -> usize {
-        self.core.cx.retry_queue.len()
-    }
-
     /// What is to be done with the ACL file next.
     pub fn poll_job(&mut self) -> Option<ControlJob> {
         self.core.cx.outside.jobs.pop_front()
-    }
-
-    /// How many channels and patterns clients are subscribed to; 0 once no client is left.
-    pub fn topics(&self) -> usize {
-        self.core.subscriptions.topics.len()
     }
 
     /// Whether replies may wait for others: to be said where the worker has more to do than time.
@@ -152,11 +152,6 @@ impl Proxy {
     /// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
     pub fn read_bytes_max(&self) -> usize {
         memory::read_bytes_max(&self.core.cx)
-    }
-
-    /// How many keys clients have read that track; 0 once no client is left.
-    pub fn tracked_keys(&self) -> usize {
-        self.core.invalidations.readers.len()
     }
 
     /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be

@@ -70,7 +70,7 @@ fn who_waits_for_replicas_is_told_the_least_of_all_shards() {
     assert_eq!((scene.answered().as_str(), scene.rig.node_got(1).as_str()), ("", ""), "nobody is let go");
     scene.says(1, ":1|");
     assert_eq!(scene.answered(), ":1|+PONG|");
-    assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((scene.rig.proxy.pending().conns_held, scene.rig.proxy.held_bytes()), (0, 0));
     // The connections are the next one's.
     scene.rig.client_sends(scene.client, "wait 2 100|");
     scene.are_asked(&format!("{CLIENT_ID}{WAIT}"), "");
@@ -144,7 +144,7 @@ fn client_leaving_during_wait_closes_its_links() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
     assert!(scene.held.iter().all(|conn| scene.rig.is_closed(*conn)));
-    assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((scene.rig.proxy.pending().conns_held, scene.rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn if_a_shard_is_down_nobody_is_waited_for() {
     let client = rig.client();
     rig.client_sends(client, "wait 1 0|");
     assert!(rig.taken(client).starts_with("-TRYAGAIN shard 127.0.0.1:7001 unavailable: "));
-    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.pending().conns_held), ("", 0));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
     scene.says(0, ":2|");
     assert_eq!(scene.answered(), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|");
     scene.rig.node_sends(0, ":1|");
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
     // Nor if one hangs while all are let go.
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.says(0, "-ERR no|");
@@ -254,7 +254,7 @@ fn no_other_node_is_asked_in_place_of_one_that_declines() {
     scene.says(0, DEMOTED);
     scene.says(1, ":2|");
     assert_eq!(scene.answered(), format!("{DEMOTED}+PONG|"));
-    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 1));
+    assert_eq!((scene.rig.proxy.pending().requests_parked, scene.rig.proxy.pending().conns_held), (0, 1));
     assert!(scene.rig.proxy.poll_wish(scene.rig.now).is_some());
 }
 
@@ -288,7 +288,7 @@ fn a_connection_to_a_newer_node_is_marked_each_time() {
     rig.client_sends(client, "wait 2 100|");
     assert_eq!(rig.taken(held), format!("{CLIENT_ID}{}{WAIT}", mark()));
     rig.sends(held, ":70|+OK|:2|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.conns_held()), (":1|:2|", 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().conns_held), (":1|:2|", 0));
 }
 
 #[test]

@@ -213,7 +213,7 @@ fn reply_off_drops_later_replies_of_every_kind_only() {
     rigs[0].node_sends(1, "$1|b|");
     rigs[0].node_sends(0, "$1|a|");
     assert_eq!(rigs[0].taken(client), "+OK|$1|b|");
-    assert_eq!((rigs[0].proxy.merges_pending(), rigs[0].proxy.inquiries_pending()), (0, 0));
+    assert_eq!((rigs[0].proxy.pending().merges, rigs[0].proxy.pending().inquiries), (0, 0));
 }
 
 #[test]
@@ -330,11 +330,11 @@ fn a_client_that_leaves_takes_its_questions_with_it() {
     let (client, muted) = (rigs[0].client(), rigs[0].client());
     rigs[0].client_sends(client, "info keyspace|client list|");
     rigs[0].client_sends(muted, "client reply off|client list|info|");
-    assert_eq!(rigs[0].proxy.inquiries_pending(), 3, "what is behind a list is not read yet");
+    assert_eq!(rigs[0].proxy.pending().inquiries, 3, "what is behind a list is not read yet");
     for conn in [client, muted] {
         rigs[0].event(Event::Closed { conn, reason: "reset" });
     }
-    assert_eq!(rigs[0].proxy.inquiries_pending(), 0);
+    assert_eq!(rigs[0].proxy.pending().inquiries, 0);
     deliver_mail(&mut rigs);
     rigs[0].node_sends(0, "$0||");
     assert!(!rigs[0].is_closed(rigs[0].node(0)), "the late answer had its ticket");

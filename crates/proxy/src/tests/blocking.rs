@@ -85,7 +85,7 @@ fn client_leaving_while_blocked_closes_its_link_at_once() {
             false => rig.event(Event::Closed { conn: client, reason: "gone" }),
         }
         assert!(rig.is_closed(held));
-        assert_eq!((rig.proxy.conns_held(), rig.proxy.held_bytes()), (0, 0));
+        assert_eq!((rig.proxy.pending().conns_held, rig.proxy.held_bytes()), (0, 0));
     }
 }
 
@@ -108,7 +108,10 @@ fn who_had_ended_before_his_wait_began_does_not_wait() {
     // What comes to the queue later must not be popped for one who may have gone.
     rig.sends(pinned, "$1|a|");
     assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("", true));
-    assert_eq!((rig.proxy.conns_held(), rig.has_sent(pinned), rig.node_got(0).as_str()), (0, false, ""));
+    assert_eq!(
+        (rig.proxy.pending().conns_held, rig.has_sent(pinned), rig.node_got(0).as_str()),
+        (0, false, "")
+    );
 }
 
 #[test]
@@ -178,7 +181,7 @@ fn node_lost_during_a_blocking_command_is_outcome_unknown() {
     let held = waiting(&mut rig, client);
     rig.event(Event::Ended { conn: held });
     assert_eq!(rig.taken(client), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7000)|");
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -337,7 +340,7 @@ fn bytes_behind_the_end_of_a_wait_meet_nobody() {
     rig.sends(held, "*-1|+INJECTED|");
     assert_eq!(rig.taken(client), "*-1|");
     assert!(rig.is_closed(held));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -483,5 +486,5 @@ fn who_has_ended_does_not_begin_to_wait() {
     rig.node_sends(0, "$-1|");
     assert_eq!(rig.taken(client), "$-1|");
     assert!(rig.is_closed(client));
-    assert_eq!((rig.last_pinned(), rig.proxy.conns_held()), (None, 0));
+    assert_eq!((rig.last_pinned(), rig.proxy.pending().conns_held), (None, 0));
 }

@@ -74,7 +74,7 @@ impl Rig {
     #[track_caller]
     fn assert_idle(&self) {
         let in_flight = self.proxy.in_flight() * size_of::<Ticket>();
-        assert_eq!((self.proxy.emulations_pending(), self.proxy.held_bytes()), (0, in_flight));
+        assert_eq!((self.proxy.pending().emulations, self.proxy.held_bytes()), (0, in_flight));
     }
 }
 
@@ -206,7 +206,7 @@ fn a_large_request_is_carried_out_once_it_is_whole() {
     }
     assert_eq!(rig.taken(client), ":1|");
     rig.assert_asked(0, &[&[b"get", a.as_bytes()]]);
-    assert_eq!(rig.proxy.pins_pending(), 0);
+    assert_eq!(rig.proxy.pending().pins, 0);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn a_node_that_is_lost_while_it_writes_leaves_the_source() {
         let reply = rig.taken(client);
         assert!(reply.starts_with("-ERR node ") && reply.contains("outcome unknown"), "{reply}");
         assert!(!rig.node_got(0).contains("UNLINK"), "the source stays");
-        assert_eq!(rig.proxy.emulations_pending(), 0);
+        assert_eq!(rig.proxy.pending().emulations, 0);
     }
 }
 

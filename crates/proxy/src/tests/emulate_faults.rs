@@ -121,7 +121,7 @@ impl World {
         }
         self.rig.pass(Duration::from_secs(1));
         (0..2).for_each(|shard| self.turn(shard));
-        assert_eq!(self.rig.proxy.emulations_pending(), 0);
+        assert_eq!(self.rig.proxy.pending().emulations, 0);
     }
 
     /// What the node of `shard` was asked since the last call.

@@ -146,7 +146,7 @@ fn blocking_read_over_shards_ends_with_first_entry() {
     scene.rig.sends(scene.held[0], "*-1|");
     scene.rig.node_sends(0, ":1|");
     assert_eq!(scene.answered(), format!("*1|{entry}"));
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn what_came_while_the_others_were_let_go_is_not_lost() {
     assert!(!scene.rig.has_sent(scene.held[0]));
     scene.rig.node_sends(0, ":0|");
     scene.rig.event(Event::Closed { conn: other, reason: "gone" });
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -183,7 +183,7 @@ fn nothing_in_time_is_told_as_each_protocol_tells_it() {
     assert_eq!((scene.answered().as_str(), scene.rig.node_got(0).as_str()), ("", ""));
     scene.rig.sends(scene.held[0], "*-1|");
     assert_eq!(scene.answered(), "*-1|");
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
@@ -226,7 +226,7 @@ fn client_leaving_a_scattered_wait_closes_all_its_links() {
             false => scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" }),
         }
         assert!(scene.held.iter().all(|conn| scene.rig.is_closed(*conn)));
-        assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+        assert_eq!((scene.rig.proxy.pending().conns_held, scene.rig.proxy.held_bytes()), (0, 0));
     }
 }
 
@@ -239,7 +239,7 @@ fn client_leaving_after_one_shard_ended_closes_no_other_link() {
     assert!(scene.rig.has_sent(scene.held[0]), "it is the next one's");
     scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
     assert!(scene.rig.is_closed(scene.held[1]) && !scene.rig.is_closed(scene.held[0]));
-    assert_eq!(scene.rig.proxy.conns_held(), 1);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 1);
 }
 
 #[test]
@@ -284,7 +284,7 @@ fn if_a_shard_is_down_nothing_is_waited_for() {
         rig.client_sends(client, &format!("{line} streams {a} {b} 0 0|"));
         assert!(rig.taken(client).starts_with("-TRYAGAIN shard 127.0.0.1:7001 unavailable: "), "{line}");
     }
-    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.pending().conns_held), ("", 0));
 }
 
 #[test]
@@ -295,7 +295,7 @@ fn shard_lost_during_a_scattered_wait_is_tryagain() {
     scene.rig.sends(scene.held[0], "*-1|");
     assert_eq!(scene.answered(), "-TRYAGAIN shard 127.0.0.1:7001 unavailable: connection lost|");
     scene.rig.node_sends(0, ":1|");
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -315,7 +315,7 @@ fn a_shard_that_hangs_keeps_what_others_have_for_a_moment_only() {
     scene.rig.pass(Duration::from_millis(1));
     assert_eq!(scene.answered(), format!("*1|{entry}"));
     assert!(scene.rig.is_closed(scene.held[1]));
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -327,7 +327,7 @@ fn unfinished_connect_does_not_prolong_a_wait() {
     rig.sends(held, &format!(":70|*1|{}", entry(&a)));
     rig.pass(Duration::from_millis(100));
     assert_eq!(rig.taken(client), format!("*1|{}", entry(&a)));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -347,7 +347,7 @@ fn who_cannot_have_a_connection_to_each_shard_has_none() {
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|ping|"));
     let refusal = "too many clients hold a link of their own";
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7001 unavailable: {refusal}|+PONG|"));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -359,7 +359,7 @@ fn link_lost_before_its_unblock_reply_harms_nobody() {
     let conn = scene.rig.node(0);
     scene.rig.event(Event::Ended { conn });
     assert!(scene.rig.is_closed(scene.held[0]));
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
 /// A client of a cluster that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
@@ -384,14 +384,14 @@ fn a_part_that_is_declined_waits_where_its_slot_is() {
         let part = first_part(&scene);
         assert_eq!(scene.rig.taken(moved), format!("{CLIENT_ID}{asking}{part}"));
         scene.rig.sends(moved, if asking.is_empty() { ":72|" } else { ":72|+OK|" });
-        assert_eq!((scene.answered().as_str(), scene.rig.proxy.conns_held()), ("", 2));
+        assert_eq!((scene.answered().as_str(), scene.rig.proxy.pending().conns_held), ("", 2));
         // An entry that comes at the other one lets it go as ever.
         let entry = scene.has(1);
         assert_eq!(scene.rig.node_got(1), unblock(72));
         scene.rig.sends(moved, "*-1|");
         assert_eq!(scene.answered(), format!("*1|{entry}"));
         scene.rig.node_sends(1, ":1|");
-        assert_eq!((scene.rig.proxy.conns_held(), scene.rig.proxy.held_bytes()), (0, 0));
+        assert_eq!((scene.rig.proxy.pending().conns_held, scene.rig.proxy.held_bytes()), (0, 0));
     }
 }
 
@@ -399,7 +399,7 @@ fn a_part_that_is_declined_waits_where_its_slot_is() {
 fn a_part_whose_keys_cannot_be_had_now_is_tried_again() {
     let (mut scene, _) = in_cluster();
     scene.rig.sends(scene.held[0], "-TRYAGAIN Multiple keys request during rehashing of slot|");
-    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (1, 1));
+    assert_eq!((scene.rig.proxy.pending().requests_parked, scene.rig.proxy.pending().conns_held), (1, 1));
     scene.rig.pass(Duration::from_millis(15));
     let part = first_part(&scene);
     assert_eq!(scene.rig.taken(scene.held[0]), format!("{CLIENT_ID}{part}"), "its connection was free");
@@ -418,7 +418,7 @@ fn a_part_that_is_parked_keeps_nobody_waiting() {
     assert_eq!(scene.answered(), format!("*1|{entry}"));
     scene.rig.pass(Duration::from_secs(1));
     assert!(!scene.rig.has_sent(scene.held[0]), "nobody waits for it any more");
-    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+    assert_eq!((scene.rig.proxy.pending().requests_parked, scene.rig.proxy.pending().conns_held), (0, 0));
     assert_eq!(scene.rig.proxy.held_bytes(), 0);
 }
 
@@ -429,7 +429,7 @@ fn part_declined_after_others_answered_is_not_retried() {
     scene.rig.sends(scene.held[0], &format!("-MOVED {there}"));
     assert_eq!(scene.answered(), format!("*1|{entry}"));
     scene.rig.node_sends(0, ":0|");
-    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+    assert_eq!((scene.rig.proxy.pending().requests_parked, scene.rig.proxy.pending().conns_held), (0, 0));
 }
 
 #[test]
@@ -439,7 +439,7 @@ fn a_client_that_leaves_while_a_part_is_parked_leaves_nothing() {
     scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });
     scene.rig.pass(Duration::from_secs(1));
     assert!(!scene.rig.has_sent(scene.held[0]) && scene.rig.is_closed(scene.held[1]));
-    assert_eq!((scene.rig.proxy.requests_parked(), scene.rig.proxy.conns_held()), (0, 0));
+    assert_eq!((scene.rig.proxy.pending().requests_parked, scene.rig.proxy.pending().conns_held), (0, 0));
     assert_eq!(scene.rig.proxy.held_bytes(), 0);
 }
 
@@ -457,5 +457,5 @@ fn a_part_that_is_declined_too_often_is_an_error() {
     let reason = "its slot is migrating, and the request was still redirected at its timeout";
     assert_eq!(scene.answered(), format!("-TRYAGAIN shard s0 unavailable: {reason}|"));
     scene.rig.node_sends(1, ":1|");
-    assert_eq!(scene.rig.proxy.conns_held(), 0);
+    assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }

@@ -95,7 +95,7 @@ fn local_only_exec_needs_a_node_only_for_watched_keys() {
     assert_eq!(rig.taken(held), format!("{MULTI}{EXEC}"));
     rig.sends(held, "+OK|*-1|");
     assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|$1|x|");
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]
@@ -149,7 +149,7 @@ fn exec_with_select_uses_a_link_of_its_own() {
     rig.sends(held, "+OK|+QUEUED|+QUEUED|+QUEUED|*3|+OK|+OK|+OK|");
     assert_eq!(rig.taken(client), "*3|+OK|+OK|+OK|");
     assert!(rig.is_closed(held));
-    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.pending().conns_held), ("", 0));
     let conn = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
     assert_eq!(rig.taken(conn), "*2|$3|get|$1|a|");
 }
@@ -173,7 +173,7 @@ fn a_connection_that_is_lost_while_it_selects_is_told() {
     rig.event(Event::Ended { conn: held });
     assert!(rig.taken(client).starts_with("-ERR node connection lost"));
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|a|");
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]

@@ -47,5 +47,5 @@ fn large_parts_on_one_link_are_merged() {
     assert!(!rig.is_paused(first), "the other part comes behind it");
     rig.sends(first, "|*1|$1|a|");
     assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.merges_pending()), (0, 0));
+    assert_eq!((rig.proxy.pending().pins, rig.proxy.pending().merges), (0, 0));
 }

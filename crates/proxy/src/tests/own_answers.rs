@@ -164,7 +164,7 @@ fn one_list_of_clients_is_made_at_a_time() {
     for client in clients {
         assert_eq!(rigs[0].taken(client).matches(" addr=").count(), 4, "two lists of two clients");
     }
-    assert_eq!(rigs[0].proxy.inquiries_pending(), 0);
+    assert_eq!(rigs[0].proxy.pending().inquiries, 0);
 }
 
 #[test]

@@ -48,7 +48,7 @@ fn watch(rig: &mut Rig, client: ConnId, key: &str) -> ConnId {
 fn assert_idle(rig: &Rig) {
     let core = &rig.proxy.core;
     assert_eq!((core.execs.executions.len(), core.execs.replays.len(), core.execs.mixtures.len()), (0, 0, 0));
-    assert_eq!((rig.proxy.conns_held(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().conns_held, rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -827,7 +827,7 @@ fn a_shard_that_is_down_keeps_no_connection_of_the_others() {
     }
     rig.client_sends(client, &format!("watch {a} {b}|"));
     assert!(rig.taken(client).starts_with("-TRYAGAIN shard 127.0.0.1:7001 unavailable"));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]

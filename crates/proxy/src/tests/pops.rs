@@ -66,7 +66,7 @@ fn look_at_both(rig: &mut Rig, a: &str, b: &str) {
 
 #[track_caller]
 fn assert_idle(rig: &Rig) {
-    assert_eq!((rig.proxy.emulations_pending(), rig.proxy.counters().clients_blocked), (0, 0));
+    assert_eq!((rig.proxy.pending().emulations, rig.proxy.counters().clients_blocked), (0, 0));
 }
 
 #[test]
@@ -218,7 +218,7 @@ fn a_key_that_becomes_another_type_is_waited_for_still() {
     rig.sends(sources[0], &changed(&a));
     assert_eq!(rig.node_got(0), asked(&["LPOP", &a]));
     rig.node_sends(0, "-WRONGTYPE Operation against a key holding the wrong kind of value|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.emulations_pending()), ("", 1));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().emulations), ("", 1));
 }
 
 #[test]

@@ -113,7 +113,7 @@ fn moved_to_an_unknown_node_waits_for_the_map_in_order() {
     rig.node_sends(0, &moved(slot, 5).repeat(2));
     rig.client_sends(client, &format!("get {key}|get {other}|"));
     assert_eq!(
-        (rig.node_got(0), rig.node_got(1), rig.proxy.requests_parked()),
+        (rig.node_got(0), rig.node_got(1), rig.proxy.pending().requests_parked),
         (String::new(), String::new(), 2)
     );
     assert_eq!(rig.proxy.poll_wish(rig.now), hint(7005));
@@ -127,7 +127,7 @@ fn moved_to_an_unknown_node_waits_for_the_map_in_order() {
     rig.node_sends(2, "+OK|+OK|$1|2|");
     rig.node_sends(1, "$-1|");
     assert_eq!(rig.taken(client), "+OK|+OK|$1|2|$-1|");
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().requests_parked, rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -146,7 +146,7 @@ fn moved_after_a_whole_timeout_still_waits_for_the_map() {
     }
     rig.node_sends(0, &format!("|{}", moved(slot, 5)));
     rig.pass(Duration::from_millis(1));
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), ("", 1));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().requests_parked), ("", 1));
     let mut map = even(2);
     map[0].1 = vec![0..=slot as u16 - 1, slot as u16 + 1..=8191];
     map.push((5, vec![slot as u16..=slot as u16]));
@@ -186,7 +186,7 @@ fn slot_moving_on_waits_for_requests_in_flight() {
     // It has moved on meanwhile: the first one is told so by its node later than the others.
     rig.node_sends(0, &moved(slot, 2).repeat(2));
     rig.pass(Duration::from_millis(100));
-    assert_eq!((rig.node_got(2), rig.proxy.requests_parked()), (String::new(), 2));
+    assert_eq!((rig.node_got(2), rig.proxy.pending().requests_parked), (String::new(), 2));
     rig.node_sends(1, "$1|x|");
     rig.node_sends(1, &moved(slot, 2));
     assert_eq!(rig.node_got(2), set(1));
@@ -198,7 +198,10 @@ fn slot_moving_on_waits_for_requests_in_flight() {
     assert_eq!(rig.node_got(2), format!("{}{}", set(2), set(3)));
     rig.node_sends(2, &"+OK|".repeat(3));
     assert_eq!(rig.taken(client), "+OK|+OK|+OK|$1|x|");
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+    assert_eq!(
+        (rig.proxy.pending().requests_parked, rig.proxy.in_flight(), rig.proxy.held_bytes()),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -261,7 +264,7 @@ fn what_cannot_be_had_for_long_is_refused_in_time() {
         assert!(rig.now.since(asked_at) <= timeout + Duration::from_millis(1));
     }
     assert!(rig.now.since(asked_at) >= timeout);
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight()), (0, 0));
+    assert_eq!((rig.proxy.pending().requests_parked, rig.proxy.in_flight()), (0, 0));
 }
 
 #[test]
@@ -383,7 +386,7 @@ fn a_split_request_has_a_part_for_each_slot() {
     assert_eq!(rig.node_got(0), [request("mget {a}1 {a}2"), request("mget b"), request("mget c")].concat());
     rig.node_sends(0, "*2|$1|x|$1|z|*1|$1|y|*1|$-1|");
     assert_eq!(rig.taken(client), "*4|$1|x|$1|y|$1|z|$-1|");
-    assert_eq!(rig.proxy.merges_pending(), 0);
+    assert_eq!(rig.proxy.pending().merges, 0);
 }
 
 #[test]
@@ -479,7 +482,7 @@ fn watched_keys_follow_their_slot_and_change_if_it_moves() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.sends(held, &format!("+OK|{}{abort}", moved(slot, 0)));
     assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
-    assert_eq!((rig.proxy.core.execs.replays.len(), rig.proxy.conns_held()), (0, 0));
+    assert_eq!((rig.proxy.core.execs.replays.len(), rig.proxy.pending().conns_held), (0, 0));
 }
 
 #[test]
@@ -497,7 +500,7 @@ fn who_waits_for_an_element_waits_where_the_slot_goes() {
     let held = rig.bring_up_pinned(1);
     assert_eq!(rig.taken(held), wait);
     rig.sends(held, ":8|*2|$1|k|$1|v|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.conns_held()), ("*2|$1|k|$1|v|", 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().conns_held), ("*2|$1|k|$1|v|", 0));
 }
 
 #[test]
@@ -531,7 +534,7 @@ fn a_client_that_ends_the_wait_of_another_is_obeyed() {
     let held = rig.pinned_now();
     let error = "-UNBLOCKED client unblocked via CLIENT UNBLOCK|";
     rig.sends(held, &format!(":7|{error}"));
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), (error, 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().requests_parked), (error, 0));
 }
 
 #[test]
@@ -604,7 +607,7 @@ fn an_error_on_a_connection_for_large_replies_is_read_whole() {
     assert_eq!(rig.taken(pinned), sent);
     rig.sends(pinned, "-ERR no|");
     assert_eq!(rig.taken(client), "-ERR no|");
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().pins, rig.proxy.held_bytes()), (0, 0));
 }
 
 /// Both parts of a client's MGET are at node 0, since node 1 has redirected its own. Gives what that node got.
@@ -631,7 +634,7 @@ fn redirected_parts_of_one_node_are_retried_together() {
     rig.sends(pinned, "*1|$1|y|");
     assert_eq!(rig.taken(client), format!("*2|$70000|{large}|$1|y|"));
     rig.node_sends(0, &format!("{}|*1|$1|y|", &large[3..]));
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+    assert_eq!((rig.proxy.pending().pins, rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
 }
 
 #[test]
@@ -654,7 +657,7 @@ fn redirected_parts_of_one_node_are_not_relayed_in_turn() {
     let pinned = pinned.expect("both are asked for again");
     rig.sends(pinned, "*1|$1|x|*1|$1|y|");
     assert_eq!(rig.taken(client), "*2|$1|x|$1|y|");
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+    assert_eq!((rig.proxy.pending().pins, rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
 }
 
 #[test]
@@ -672,7 +675,7 @@ fn a_large_request_follows_its_key_on_its_way() {
     rig.sends(pinned, "+O");
     rig.sends(pinned, "K|+OK|");
     assert_eq!(rig.taken(client), "+OK|");
-    assert_eq!((rig.proxy.pins_pending(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().pins, rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -712,7 +715,7 @@ fn rest_of_an_asking_reply_is_read_though_the_client_is_slow() {
         "the client takes no part of the answer, so nothing else lets the rest in"
     );
     rig.sends(pinned, "K|$1|w|");
-    assert_eq!(rig.proxy.pins_pending(), 0, "all is answered");
+    assert_eq!(rig.proxy.pending().pins, 0, "all is answered");
 }
 
 #[test]
@@ -724,7 +727,7 @@ fn a_client_that_leaves_takes_what_is_parked_along() {
     rig.node_sends(0, &format!("+OK|+QUEUED|{}", moved(slot, 5)));
     rig.event(crate::Event::Closed { conn: client, reason: "gone" });
     rig.pass(Duration::from_secs(60));
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.core.execs.replays.len()), (0, 0));
+    assert_eq!((rig.proxy.pending().requests_parked, rig.proxy.core.execs.replays.len()), (0, 0));
     assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
 }
 
@@ -776,7 +779,7 @@ fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
     assert_eq!((rig.taken(old), rig.taken(new)), (String::new(), String::new()));
     rig.client_sends(client, "sunsubscribe|");
     rig.sends(new, &changed("sunsubscribe", &channel));
-    assert_eq!((rig.taken(client), rig.proxy.topics()), (changed("sunsubscribe", &channel), 0));
+    assert_eq!((rig.taken(client), rig.proxy.pending().topics), (changed("sunsubscribe", &channel), 0));
 }
 
 #[test]

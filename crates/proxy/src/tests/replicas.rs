@@ -326,7 +326,7 @@ fn each_part_of_a_split_read_follows_its_shards_policy() {
     rig.node_sends(1, "*1|$1|b|");
     rig.node_sends(0, "*1|$1|1|");
     assert_eq!(rig.taken(client), "+OK|*2|$1|1|$1|b|");
-    assert_eq!((rig.proxy.merges_pending(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().merges, rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]

@@ -56,9 +56,9 @@ fn a_client_is_told_once_of_a_key_that_it_has_read() {
     rig.sends(source, &changed(&["b", "c"]));
     rig.sends(source, &changed(&["b"]));
     assert_eq!(rig.taken(client), changed(&["b"]));
-    assert_eq!(rig.proxy.tracked_keys(), 1);
+    assert_eq!(rig.proxy.pending().tracked_keys, 1);
     rig.client_sends(client, "client tracking off|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.tracked_keys()), ("+OK|", 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().tracked_keys), ("+OK|", 0));
     rig.sends(source, &changed(&["a"]));
     assert_eq!(rig.taken(client), "");
     rig.pass(Duration::from_secs(2));
@@ -124,7 +124,7 @@ fn a_transaction_reads_when_it_is_executed() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "multi|get a|");
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.tracked_keys()), ("+OK|+QUEUED|", 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().tracked_keys), ("+OK|+QUEUED|", 0));
     rig.client_sends(client, "exec|");
     rig.sends(profile, "+OK|+QUEUED|*1|$1|v|");
     assert_eq!(rig.taken(client), "*1|$1|v|");
@@ -492,7 +492,7 @@ fn client_caching_applies_to_a_delayed_request() {
     rig.sends(sources[1], &changed(&[&there]));
     let profile = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
     rig.sends(profile, "_|");
-    assert_eq!(rig.proxy.tracked_keys(), 2, "it is read now");
+    assert_eq!(rig.proxy.pending().tracked_keys, 2, "it is read now");
 }
 
 #[test]
@@ -615,5 +615,5 @@ fn a_client_that_goes_is_tracked_no_more() {
     rig.sends(profile, "_|");
     rig.event(Event::Closed { conn: client, reason: "reset" });
     rig.sends(source, &changed(&["a"]));
-    assert_eq!((rig.proxy.tracked_keys(), rig.proxy.counters().trackers), (0, 0));
+    assert_eq!((rig.proxy.pending().tracked_keys, rig.proxy.counters().trackers), (0, 0));
 }

@@ -325,7 +325,7 @@ fn a_watched_transaction_goes_over_the_connection_that_watches() {
     rig.sends(held, "+OK|+QUEUED|*-1|");
     assert_eq!(rig.taken(client), "*-1|");
     assert_eq!(rig.node_got(1), format!("*2|$3|get|${}|{key}|", key.len()));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
     // The connection is the next client's.
     let other = rig.client();
     let key = rig.key(1);
@@ -376,7 +376,7 @@ fn exec_fails_if_the_connection_that_watched_is_lost() {
     rig.event(Event::Ended { conn: held });
     rig.client_sends(client, "watch b|multi|set a 1|exec|multi|exec|");
     assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|+OK|*0|", "and only that EXEC");
-    assert_eq!((rig.node_got(0).as_str(), rig.proxy.conns_held()), ("", 0));
+    assert_eq!((rig.node_got(0).as_str(), rig.proxy.pending().conns_held), ("", 0));
 }
 
 #[test]
@@ -410,7 +410,7 @@ fn a_watching_client_that_leaves_has_its_connection_closed() {
     let held = watch(&mut rig, client, 0, "a");
     rig.event(Event::Closed { conn: client, reason: "gone" });
     assert!(rig.is_closed(held));
-    assert_eq!(rig.proxy.conns_held(), 0);
+    assert_eq!(rig.proxy.pending().conns_held, 0);
 }
 
 #[test]

@@ -81,7 +81,7 @@ fn redirect_ahead_of_the_map_is_sent_once_it_knows() {
     let first = greet_new(&mut rig);
     follow(&mut rig, None);
     assert!(rig.is_closed(first));
-    assert_eq!((rig.taken(first).as_str(), rig.proxy.requests_parked()), ("", 20));
+    assert_eq!((rig.taken(first).as_str(), rig.proxy.pending().requests_parked), ("", 20));
     follow(&mut rig, Some(NEW));
     let second = bring_up_new(&mut rig);
     assert_eq!(rig.taken(second), incr.repeat(20));
@@ -90,7 +90,10 @@ fn redirect_ahead_of_the_map_is_sent_once_it_knows() {
     for (client, reply) in clients.iter().zip(replies) {
         assert_eq!(rig.taken(*client), reply);
     }
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+    assert_eq!(
+        (rig.proxy.pending().requests_parked, rig.proxy.in_flight(), rig.proxy.held_bytes()),
+        (0, 0, 0)
+    );
 }
 
 #[test]
@@ -115,7 +118,7 @@ fn stale_map_costs_one_more_redirect() {
     let incr = rig.node_got(0);
     rig.node_sends(0, &moved);
     follow(&mut rig, Some(OLD));
-    assert_eq!((rig.node_got(0), rig.proxy.requests_parked()), (incr.clone(), 0));
+    assert_eq!((rig.node_got(0), rig.proxy.pending().requests_parked), (incr.clone(), 0));
     rig.node_sends(0, &moved);
     let conn = bring_up_new(&mut rig);
     assert_eq!(rig.taken(conn), incr);
@@ -175,13 +178,13 @@ fn parts_of_split_requests_wait_as_whole_ones_do() {
     let slots = [&key, &second].map(|name| moved(slot_of(&rig, name), 2));
     rig.node_sends(0, &slots.concat().repeat(2));
     follow(&mut rig, None);
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), ("", 4));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().requests_parked), ("", 4));
     follow(&mut rig, Some(NEW));
     let conn = bring_up_new(&mut rig);
     assert_eq!(rig.taken(conn), sent);
     rig.sends(conn, "*1|$1|a|*1|$1|c|+OK|+OK|");
     assert_eq!(rig.taken(client), "*3|$1|a|$1|b|$1|c|+OK|");
-    assert_eq!((rig.proxy.merges_pending(), rig.proxy.held_bytes()), (0, 0));
+    assert_eq!((rig.proxy.pending().merges, rig.proxy.held_bytes()), (0, 0));
 }
 
 #[test]
@@ -249,13 +252,13 @@ fn a_client_that_leaves_takes_along_what_waits() {
         rig.node_sends(0, &moved.repeat(2));
         if leaves_parked {
             follow(&mut rig, None);
-            assert_eq!(rig.proxy.requests_parked(), 2);
+            assert_eq!(rig.proxy.pending().requests_parked, 2);
         }
         rig.event(Event::Closed { conn: client, reason: "gone" });
         follow(&mut rig, Some(NEW));
         let conn = bring_up_new(&mut rig);
         assert_eq!(rig.taken(conn), "", "{leaves_parked}");
-        assert_eq!((rig.proxy.requests_parked(), rig.proxy.held_bytes()), (0, 0));
+        assert_eq!((rig.proxy.pending().requests_parked, rig.proxy.held_bytes()), (0, 0));
     }
 }
 
@@ -288,7 +291,7 @@ fn what_maps_send_to_and_fro_is_refused_in_the_end() {
         assert_eq!(rig.taken(client), "");
     }
     follow(&mut rig, Some(NEW));
-    assert_eq!((rig.taken(client).as_str(), rig.proxy.requests_parked()), (REFUSAL, 0));
+    assert_eq!((rig.taken(client).as_str(), rig.proxy.pending().requests_parked), (REFUSAL, 0));
 }
 
 #[test]
@@ -305,11 +308,14 @@ fn no_more_is_parked_than_memory_is_there_for_it() {
     }
     assert!(rig.proxy.held_bytes() > 40_000_000);
     follow(&mut rig, None);
-    let parked = rig.proxy.requests_parked();
+    let parked = rig.proxy.pending().requests_parked;
     assert_eq!(parked, (32 << 20) / request(&format!("set {key} {value}")).replace('|', "||").len());
     // Those that were sent last have the most time, since much had to be sent before them.
     rig.pass(Duration::from_secs(5));
     let replies = clients.map(|client| rig.taken(client));
     assert!(replies.iter().all(|text| *text == REFUSAL.repeat(17)));
-    assert_eq!((rig.proxy.requests_parked(), rig.proxy.in_flight(), rig.proxy.held_bytes()), (0, 0, 0));
+    assert_eq!(
+        (rig.proxy.pending().requests_parked, rig.proxy.in_flight(), rig.proxy.held_bytes()),
+        (0, 0, 0)
+    );
 }
