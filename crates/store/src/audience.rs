@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
 use crate::database::DATABASES;
 
 /// Keyed by database, then by key.

@@ -3,15 +3,12 @@
 use std::collections::BTreeMap;
 
 use resp::{Request, Span, encode};
-use stdx::{Id, Slab};
+use stdx::Slab;
 
 use crate::audience::Place;
+use crate::caller_id::CallerId;
 use crate::channels::Subscriptions;
-use crate::commands::blocking::Wanted;
-
-/// Id of one connection to a [`crate::Store`], valid while the connection lasts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallerId(pub(crate) Id);
+use crate::commands::wanted::Wanted;
 
 /// One connection.
 #[derive(Debug)]

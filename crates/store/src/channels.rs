@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use stdx::glob;
 
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
+use crate::replies::Reply;
 
 /// The three kinds of subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -100,4 +101,24 @@ impl Channels {
     pub(crate) fn subscribers(&self, kind: Kind, name: &[u8]) -> usize {
         self.0[kind as usize].get(name).map_or(0, Vec::len)
     }
+}
+
+/// Writes a message in the form for one of its receivers.
+pub(crate) fn write_message(
+    kind: Kind,
+    pattern: Option<&[u8]>,
+    channel: &[u8],
+    message: &[u8],
+    out: &mut Reply,
+) {
+    let word: &[u8] = match (kind, pattern) {
+        (_, Some(_)) => b"pmessage",
+        (Kind::Shard, None) => b"smessage",
+        _ => b"message",
+    };
+    out.push(3 + usize::from(pattern.is_some()));
+    out.bulk(word);
+    pattern.into_iter().for_each(|pattern| out.bulk(pattern));
+    out.bulk(channel);
+    out.bulk(message);
 }

@@ -27,6 +27,7 @@ pub(crate) mod stream_info;
 pub(crate) mod streams;
 pub(crate) mod strings;
 pub(crate) mod transactions;
+pub(crate) mod wanted;
 pub(crate) mod zset_algebra;
 pub(crate) mod zset_ranges;
 pub(crate) mod zsets;

@@ -36,6 +36,7 @@
 
 mod args;
 mod audience;
+mod caller_id;
 mod callers;
 mod channels;
 mod commands;
@@ -47,6 +48,8 @@ mod keyspace;
 mod limits;
 mod policy;
 mod replies;
+mod requests;
+mod rows;
 mod scratch;
 mod stats;
 mod store;
@@ -56,7 +59,7 @@ mod testing;
 mod values;
 mod waiting;
 
-pub use callers::CallerId;
+pub use caller_id::CallerId;
 pub use database::DATABASES;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};

@@ -4,7 +4,7 @@
 use command::Evaluator;
 use resp::Request;
 
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
 use crate::commands::dump;
 use crate::database::NEVER;
 use crate::store::{Store, StoreSettings};

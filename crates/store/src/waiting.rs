@@ -8,10 +8,9 @@
 //!                └─► Delivery to another connection ─► its owner
 //! ```
 
-use crate::callers::CallerId;
-use crate::channels::Kind;
-use crate::commands::blocking::Wanted;
-use crate::commands::pubsub::write_message;
+use crate::caller_id::CallerId;
+use crate::channels::{Kind, write_message};
+use crate::commands::wanted::Wanted;
 use crate::error::Error;
 use crate::replies::Reply;
 use crate::store::Store;

@@ -4,7 +4,7 @@ use resp::Request;
 use resp::integer::parse_i64;
 
 use crate::args::{integer, is, shown};
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
 use crate::channels::Kind;
 use crate::commands::generic::database;
 use crate::commands::info::REDIS_VERSION;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use resp::Request;
 
 use crate::args::is;
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
 use crate::channels::Kind;
 use crate::error::Error;
 use crate::replies::Reply;

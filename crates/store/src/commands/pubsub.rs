@@ -3,7 +3,7 @@
 use resp::Request;
 
 use crate::args::{is, shown};
-use crate::callers::CallerId;
+use crate::caller_id::CallerId;
 use crate::channels::Kind;
 use crate::commands::help;
 use crate::error::Error;
@@ -113,26 +113,6 @@ pub(crate) fn spublish(store: &mut Store, caller: CallerId, request: &Request<'_
     let receivers = store.publish(Some((caller, out)), Kind::Shard, request.arg(1), request.arg(2));
     out.integer(receivers as i64);
     Ok(())
-}
-
-/// Writes a message in the form for one of its receivers.
-pub(crate) fn write_message(
-    kind: Kind,
-    pattern: Option<&[u8]>,
-    channel: &[u8],
-    message: &[u8],
-    out: &mut Reply,
-) {
-    let word: &[u8] = match (kind, pattern) {
-        (_, Some(_)) => b"pmessage",
-        (Kind::Shard, None) => b"smessage",
-        _ => b"message",
-    };
-    out.push(3 + usize::from(pattern.is_some()));
-    out.bulk(word);
-    pattern.into_iter().for_each(|pattern| out.bulk(pattern));
-    out.bulk(channel);
-    out.bulk(message);
 }
 
 /// PUBSUB: information about subscriptions.

@@ -20,7 +20,7 @@ use crate::values::value::Kind;
 type Done = Result<(), Error>;
 
 pub(crate) fn xgroup(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    let subcommands: [(&str, i32, crate::dispatch::OnKeys); 5] = [
+    let subcommands: [(&str, i32, crate::rows::OnKeys); 5] = [
         ("create", -5, create),
         ("setid", -5, setid),
         ("destroy", 4, destroy),

@@ -2,7 +2,8 @@
 
 use resp::Request;
 
-use crate::callers::{CallerId, Transaction};
+use crate::caller_id::CallerId;
+use crate::callers::Transaction;
 use crate::error::Error;
 use crate::replies::Reply;
 use crate::store::Store;
