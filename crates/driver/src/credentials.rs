@@ -15,13 +15,13 @@ use rustls::{
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 
-/// Why credentials are of no use.
+/// Why credentials cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum CredentialsError {
-    /// Where a certificate should be, there is none.
+    /// There is no certificate in the text.
     #[error("there is no certificate in it; it should have a part BEGIN CERTIFICATE")]
     NoCertificate,
-    /// Where a key should be, there is none.
+    /// There is no key in the text.
     #[error(
         "there is no key in it that can be read; it should have a part BEGIN PRIVATE KEY, without a passphrase"
     )]
@@ -29,7 +29,7 @@ pub enum CredentialsError {
     /// The text is not PEM.
     #[error("it is no PEM: {0}")]
     Pem(pem::Error),
-    /// The key is of another certificate, or of a kind that is not supported.
+    /// The key belongs to another certificate, or is of a kind that is not supported.
     #[error("certificate and key do not fit: {0}")]
     Key(Error),
     /// A certificate of an authority cannot be trusted.
@@ -40,7 +40,7 @@ pub enum CredentialsError {
     Other(Error),
 }
 
-/// A certificate, with those between it and its authority, and its key.
+/// A certificate with its intermediate certificates and its key.
 #[derive(Clone, Debug)]
 pub struct Identity(Arc<CertifiedKey>);
 
@@ -56,7 +56,7 @@ impl Identity {
         Ok(Identity(Arc::new(certified.map_err(CredentialsError::Key)?)))
     }
 
-    /// Whether it is the one for `name`.
+    /// Whether the certificate is for `name`.
     fn is_of(&self, name: &ServerName<'_>) -> bool {
         let parsed = self.0.cert.first().map(ParsedCertificate::try_from);
         matches!(parsed, Some(Ok(parsed)) if verify_server_name(&parsed, name).is_ok())
@@ -66,21 +66,21 @@ impl Identity {
 /// Whether clients show certificates.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ClientAuth {
-    /// They are not asked for one.
+    /// Clients are not asked for a certificate.
     No,
-    /// They may; if they do, it must be good.
+    /// A certificate is optional, but must be valid.
     Optional,
-    /// They must.
+    /// A certificate is required.
     Required,
 }
 
-/// Takes clients in: our certificates, and whose certificates clients may have. Cheap to clone.
+/// Accepts clients: has our certificates and the authorities of theirs. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Acceptor(Arc<ServerConfig>);
 
 impl Acceptor {
-    /// Shows clients the identity that has the name they ask for, or the first. `authorities` in PEM sign the certificates
-    /// of clients, unless `auth` is [`ClientAuth::No`].
+    /// Shows a client the identity with the name that it asks for, or the first one. The certificates of clients must
+    /// be signed by `authorities` (PEM), unless `auth` is [`ClientAuth::No`].
     pub fn new(
         identities: Vec<Identity>,
         auth: ClientAuth,
@@ -103,8 +103,8 @@ impl Acceptor {
             }
         };
         let mut config = builder.with_cert_resolver(Arc::new(ByName(identities)));
-        // Clients that come back need neither certificates nor signatures. The key of the tickets is new with every
-        // reload, so that nobody comes back on the strength of a certificate that is not trusted any more.
+        // A client that resumes a session needs no certificate and no signature. Each reload makes a new ticket key, so
+        // that no client resumes a session that rests on a certificate no longer trusted.
         config.ticketer = Ticketer::new().map_err(CredentialsError::Other)?;
         Ok(Acceptor(Arc::new(config)))
     }
@@ -121,7 +121,8 @@ impl Acceptor {
 struct ByName(Vec<Identity>);
 
 impl ResolvesServerCert for ByName {
-    /// The one of the name that the client wants, if it can verify its signatures; else the first that it can.
+    /// The identity for the name that the client asks for, if the client can verify its signatures. Else the first one
+    /// that it can verify.
     fn resolve(&self, hello: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
         let schemes = hello.signature_schemes();
         let usable = || self.0.iter().filter(|identity| identity.0.key.choose_scheme(schemes).is_some());
@@ -134,11 +135,11 @@ impl ResolvesServerCert for ByName {
 /// Authorities that may sign a node's certificate.
 #[derive(Clone, Copy, Debug)]
 pub enum Trust<'a> {
-    /// These, in PEM.
+    /// These authorities, in PEM.
     Authorities(&'a [u8]),
     /// The authorities that this system trusts.
     System,
-    /// Anybody: the connection is encrypted, but nobody knows with whom.
+    /// No check: the connection is encrypted, but the peer is unknown.
     Anybody,
 }
 
@@ -147,7 +148,7 @@ pub enum Trust<'a> {
 pub struct Connector(Arc<ClientConfig>);
 
 impl Connector {
-    /// Trusts nodes as `trust` says and shows `identity` to those that ask for one.
+    /// Trusts nodes according to `trust`, and shows `identity` to nodes that ask for one.
     pub fn new(trust: Trust<'_>, identity: Option<Identity>) -> Result<Connector, CredentialsError> {
         let provider = Arc::new(default_provider());
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider));
@@ -168,7 +169,7 @@ impl Connector {
         Ok(Connector(Arc::new(config)))
     }
 
-    /// Our side of a handshake with the node that is called `name`: a DNS name or an IP address.
+    /// Our side of a handshake with the node `name`: a DNS name or an IP address.
     pub(crate) fn begin(&self, name: &str) -> io::Result<Connection> {
         let named = ServerName::try_from(name.to_owned()).map_err(|_| {
             io::Error::new(ErrorKind::InvalidInput, format!("TLS: {name} is no name for a certificate"))
@@ -192,7 +193,7 @@ fn parse_authorities(text: &[u8]) -> Result<RootCertStore, CredentialsError> {
     Ok(roots)
 }
 
-/// Those of the system that can be used: there are always some that nobody can read.
+/// The system's authorities that can be parsed. On every system there are some that cannot.
 fn system_authorities() -> Result<RootCertStore, CredentialsError> {
     let mut roots = RootCertStore::empty();
     roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
@@ -202,7 +203,7 @@ fn system_authorities() -> Result<RootCertStore, CredentialsError> {
     Ok(roots)
 }
 
-/// Believes every node that it is the one we want.
+/// Accepts every node.
 #[derive(Debug)]
 struct Credulous(Arc<CryptoProvider>);
 

@@ -1,5 +1,5 @@
-//! Pending clients: connections that must send a PROXY header or finish a TLS handshake. They stay here until that is
-//! done, refused, or too late. A silent one costs some bytes and a descriptor; the work per turn is bounded.
+//! Pending clients: connections that must send a PROXY header or finish a TLS handshake. They stay here until they
+//! have, are refused, or time out. A silent one costs some bytes and a descriptor. The work per turn is bounded.
 
 use crate::credentials::Acceptor;
 use crate::header::{self, HEADER_BYTES_MAX};
@@ -16,31 +16,31 @@ use stdx::{Id, Instant, Slab};
 /// Requirements of a listener for its clients, before their first request.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
-    /// A PROXY header, first of all.
+    /// A PROXY header before all else.
     pub header: bool,
-    /// TLS.
+    /// TLS, with this acceptor.
     pub acceptor: Option<Acceptor>,
-    /// Which listener that is, by a number that means nothing here.
+    /// The listener's number, which has no meaning here.
     pub listener: u16,
 }
 
-/// A client that has done, or has yet to do, what its listener asks for.
+/// A client that must meet the requirements of its listener, or has met them.
 #[derive(Debug)]
 pub struct PendingClient {
     pub(crate) socket: Socket,
     awaits_header: bool,
     peer: SocketAddr,
-    /// The load balancer whose header has named `peer`.
+    /// The load balancer whose header named `peer`.
     named_by: Option<SocketAddr>,
     local: Option<SocketAddr>,
     listener: u16,
     deadline: Instant,
-    /// Listed in the handshakes' `due`.
+    /// Whether it is listed in `due` of [`Handshakes`].
     listed: bool,
 }
 
 impl PendingClient {
-    /// Its address; that in the PROXY header if there was one.
+    /// The client's address, from the PROXY header if there was one.
     pub fn peer(&self) -> SocketAddr {
         self.peer
     }
@@ -50,12 +50,12 @@ impl PendingClient {
         self.named_by
     }
 
-    /// The address at which it reached us, or the load balancer in front of us.
+    /// The local address of the connection. With a PROXY header, the address at which the load balancer was reached.
     pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 
-    /// The number of the listener by which it came: [`Entry::listener`].
+    /// The number of the listener: [`Entry::listener`].
     pub fn listener(&self) -> u16 {
         self.listener
     }
@@ -65,14 +65,14 @@ impl PendingClient {
         self.socket.tcp().map_or(-1, AsRawFd::as_raw_fd)
     }
 
-    /// Sends `last` as far as it goes, and closes.
+    /// Sends `last` as far as possible, and closes.
     pub fn dismiss(mut self, last: &[u8]) {
-        // The connection is closed, whether or not this is read.
+        // The connection closes, whether or not this is read.
         let _ = self.socket.write(last);
         self.socket.say_goodbye();
     }
 
-    /// Goes on as far as it can. True once nothing more is asked of it.
+    /// Continues as far as possible. Returns true once all requirements are met.
     fn advance(&mut self) -> io::Result<bool> {
         if self.awaits_header && !self.read_header()? {
             return Ok(false);
@@ -80,7 +80,7 @@ impl PendingClient {
         self.socket.handshake()
     }
 
-    /// Reads the PROXY header, and not a byte behind it, once it is there.
+    /// Reads the PROXY header once it is complete, and not a byte behind it.
     fn read_header(&mut self) -> io::Result<bool> {
         let Some(mut stream) = self.socket.tcp() else { return Ok(true) };
         let mut bytes = [0; HEADER_BYTES_MAX];
@@ -110,13 +110,13 @@ fn refusal(reason: &str) -> io::Error {
 /// The result of a pending client.
 #[derive(Debug)]
 pub enum Verdict {
-    /// It may come in.
+    /// The client has met all requirements.
     Ready(PendingClient),
-    /// It was closed.
+    /// The client was closed.
     Refused {
-        /// Its address, as far as it is known.
+        /// Its address, as far as known.
         peer: SocketAddr,
-        /// Why.
+        /// The reason.
         reason: io::Error,
     },
 }
@@ -125,37 +125,38 @@ pub enum Verdict {
 #[derive(Debug, Default)]
 pub(crate) struct Handshakes {
     pending_clients: Slab<PendingClient>,
-    /// In the order of their arrival, which is that of their deadlines. Some may have left.
+    /// In the order of arrival, and so of deadlines. Some may have left.
     order: VecDeque<Id>,
-    /// Those that have sent something, or that take bytes again.
+    /// Pending clients with input, or whose sockets take bytes again.
     due: VecDeque<Id>,
-    /// How many may go on in this turn.
+    /// Number of steps left in this turn.
     steps: usize,
 }
 
-/// A step may be a signature (RSA: 1 ms): clients that are in are not to wait for many of them.
+/// Limit of steps per turn. A step may be a signature (RSA: 1 ms), and connected clients must not wait for many of
+/// them.
 const STEPS_PER_TURN: usize = 4;
-/// Tokens of pending clients begin here: above those of all connections, below the waker's.
+/// First token of pending clients: above the tokens of all connections, below the waker's.
 const FIRST_TOKEN: usize = usize::MAX / 2;
 
 impl Handshakes {
-    /// How many pending clients there are.
+    /// The number of pending clients.
     pub(crate) fn len(&self) -> usize {
         self.pending_clients.len()
     }
 
-    /// Whether somebody has something to say that did not fit into the last turn.
+    /// Whether a pending client is due that did not fit into the last turn.
     pub(crate) fn is_due(&self) -> bool {
         !self.due.is_empty()
     }
 
-    /// When the first pending client has taken too long.
+    /// The instant at which the first pending client times out.
     pub(crate) fn deadline(&self) -> Instant {
         let first = self.order.iter().find_map(|id| self.pending_clients.get(*id));
         first.map_or(Instant::NEVER, |pending_client| pending_client.deadline)
     }
 
-    /// Takes a client in.
+    /// Takes over a client.
     pub(crate) fn receive(
         &mut self,
         registry: &Registry,
@@ -197,11 +198,11 @@ impl Handshakes {
         Ok(())
     }
 
-    /// Takes over what the kernel says.
+    /// Notes the kernel's `readiness`.
     pub(crate) fn note(&mut self, readiness: &Readiness) {
         let Some(index) = readiness.token().0.checked_sub(FIRST_TOKEN) else { return };
         let Some(id) = self.pending_clients.id_at(index) else { return };
-        // A fresh socket takes bytes, but nobody has any for it before it has spoken.
+        // A new socket is writable, but there is nothing to write before the client has sent bytes.
         if readiness.is_readable() || readiness.is_read_closed() || readiness.is_error() {
             self.list(id);
         } else if let Some(pending_client) = self.pending_clients.get_mut(id)
@@ -220,12 +221,12 @@ impl Handshakes {
         }
     }
 
-    /// A turn begins.
+    /// Begins a turn.
     pub(crate) fn begin_turn(&mut self) {
         self.steps = STEPS_PER_TURN;
     }
 
-    /// Goes on with those that can, as far as this turn allows, and ends the waiting of those whose time was over at `now`.
+    /// Continues pending clients that are due, as far as this turn allows. Refuses clients that timed out at `now`.
     pub(crate) fn poll(&mut self, registry: &Registry, now: Instant) -> Option<Verdict> {
         while self.steps > 0
             && let Some(id) = self.due.pop_front()
@@ -242,7 +243,7 @@ impl Handshakes {
         if self.deadline() <= now { self.refuse_oldest(registry, "handshake timed out") } else { None }
     }
 
-    /// Closes the pending client that has been here for the longest.
+    /// Closes the pending client that has waited longest.
     pub(crate) fn refuse_oldest(&mut self, registry: &Registry, reason: &str) -> Option<Verdict> {
         while let Some(id) = self.order.pop_front() {
             if self.pending_clients.get(id).is_some() {

@@ -1,5 +1,5 @@
-//! The PROXY protocol (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>), versions 1 and 2: what a load balancer
-//! says of a client before the client's own bytes. Reads no socket.
+//! The PROXY protocol (<https://www.haproxy.org/download/2.8/doc/proxy-protocol.txt>), versions 1 and 2. With it, a
+//! load balancer names a client before the client's own bytes. This module reads no socket.
 
 use crate::socket::canonical;
 use proxy_header::{ParseConfig, ProxiedAddress, ProxyHeader};
@@ -8,31 +8,31 @@ use std::net::{IpAddr, SocketAddr};
 /// The content of a header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Header {
-    /// Its length.
+    /// The header's length.
     pub len: usize,
-    /// The client and the address at which the load balancer was reached; `None` where it speaks for itself, to see
-    /// whether we live, or does not know.
+    /// The client and the address at which the load balancer was reached. `None` if the load balancer connects for
+    /// itself (a health check) or does not know the client.
     pub addrs: Option<(SocketAddr, SocketAddr)>,
 }
 
-/// How long a header may be: a few hundred bytes in version 2, with names and a certificate's subject.
+/// The longest header. In version 2, names and the subject of a certificate take a few hundred bytes.
 pub(crate) const HEADER_BYTES_MAX: usize = 2048;
-/// The same for version 1, with the line's end: the specification's number.
+/// The longest header of version 1 with its line end, as in the specification.
 const LINE_BYTES_MAX: usize = 107;
 
-/// How version 1 begins.
+/// The beginning of version 1.
 const LINE: &[u8] = b"PROXY ";
-/// How version 2 begins. Its version and command, its family and its length follow.
+/// The beginning of version 2. Its version and command, its family and its length follow.
 const SIGNATURE: &[u8] = b"\r\n\r\n\0\r\nQUIT\n";
 const FIXED_BYTES: usize = SIGNATURE.len() + 4;
-/// Version 2, and the load balancer speaks for itself: its family and its addresses mean nothing.
+/// Version 2, for a connection of the load balancer itself. Family and addresses then mean nothing.
 const LOCAL: u8 = 0x20;
 
 const NONE: &str = "no PROXY header";
 const MALFORMED: &str = "the PROXY header is malformed";
 const TOO_LONG: &str = "the PROXY header is too long";
 
-/// Reads the header at the start of `bytes`. `None` if there is more to come of it.
+/// Reads the header at the start of `bytes`. `None` if it is incomplete.
 pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
     let Some(len) = find_end(bytes)? else { return Ok(None) };
     if bytes.starts_with(SIGNATURE) && bytes[SIGNATURE.len()] == LOCAL {
@@ -47,7 +47,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Option<Header>, &'static str> {
     }
 }
 
-/// The length of the header at the start of `bytes`, whatever stands in it. `None` if its end has not come.
+/// The length of the header at the start of `bytes`, whatever its content. `None` if its end has not come.
 fn find_end(bytes: &[u8]) -> Result<Option<usize>, &'static str> {
     let begins_like = |start: &[u8]| bytes.starts_with(start) || start.starts_with(bytes);
     if begins_like(LINE) {
@@ -76,8 +76,8 @@ pub enum HeaderVersion {
     V2,
 }
 
-/// The header that tells a node of the client at `addrs.0`, which has reached us at `addrs.1`. Without them it says that
-/// we speak for ourselves, as when we see whether the node lives.
+/// The header that tells a node of the client at `addrs.0`, which connected to us at `addrs.1`. Without addresses, it
+/// says that the connection is our own, such as a health check.
 pub fn header(version: HeaderVersion, addrs: Option<(SocketAddr, SocketAddr)>) -> Vec<u8> {
     let header = match addrs.map(|(peer, local)| of_one_family(peer, local)) {
         Some((peer, local)) => ProxyHeader::with_address(ProxiedAddress::stream(peer, local)),
@@ -92,7 +92,7 @@ pub fn header(version: HeaderVersion, addrs: Option<(SocketAddr, SocketAddr)>) -
     bytes
 }
 
-/// Both in the form of IPv6 if they are not of one family: a header from before us may name what it likes.
+/// Maps both to IPv6 if their families differ: a header of a proxy in front of us may name any two addresses.
 fn of_one_family(peer: SocketAddr, local: SocketAddr) -> (SocketAddr, SocketAddr) {
     let mapped = |addr: SocketAddr| match addr.ip() {
         IpAddr::V4(v4) => SocketAddr::new(IpAddr::V6(v4.to_ipv6_mapped()), addr.port()),
@@ -142,7 +142,8 @@ mod tests {
             (&version_2(0x21, 0x31, &unix), None),
             (&version_2(0x21, 0x00, &v4), None),
             (&version_2(0x20, 0x00, b""), None),
-            // The load balancer's own connection, whatever it says of addresses: the specification wants that ignored.
+            // The load balancer's own connection, whatever its addresses: the specification demands that they are
+            // ignored.
             (&version_2(0x20, 0x11, b""), None),
             (&version_2(0x20, 0x11, &v4), None),
             (&version_2(0x20, 0x99, b"abc"), None),
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_header_is_read_again() {
         let client = addrs("10.0.0.7:12345", "10.0.0.1:6379");
         let mixed = addrs("10.0.0.7:12345", "[::1]:6379");
         for version in [HeaderVersion::V1, HeaderVersion::V2] {
@@ -177,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_header_is_refused_as_soon_as_it_shows() {
+    fn bytes_that_are_no_header_are_refused_at_once() {
         let none: [&[u8]; 6] = [b"*", b"PI", b"PROXYTCP4", b"\r\nP", b"\x16\x03", b"GET / HTTP/1.1\r\n"];
         for bytes in none {
             assert_eq!(parse(bytes), Err("no PROXY header"), "{}", bytes.escape_ascii());
@@ -205,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_that_is_too_long_is_refused_as_soon_as_it_shows() {
+    fn a_header_that_is_too_long_is_refused_at_once() {
         let line = [b"PROXY UNKNOWN ".as_slice(), &[b'1'; 200], b"\r\n"].concat();
         assert_eq!(parse(&line[..LINE_BYTES_MAX - 1]), Ok(None));
         assert_eq!(parse(&line[..LINE_BYTES_MAX]), Err("the PROXY header is too long"));

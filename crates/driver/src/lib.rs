@@ -1,13 +1,14 @@
-//! The event loop: sockets and readiness (epoll on Linux, kqueue on macOS and the BSDs, through mio) behind one small interface.
+//! The event loop: sockets and readiness (epoll on Linux, kqueue on macOS and the BSDs, through mio) behind one small
+//! interface.
 //!
 //! ```text
 //!     epoll, kqueue ─► Driver::wait ─► next_event ─► Event::Received(id, bytes)      send, close ─► sockets
 //!                           │
-//!                           └─► handshakes: clients that still have to show a PROXY header or shake hands (TLS)
+//!                           └─► handshakes: clients that must still send a PROXY header or finish a TLS handshake
 //! ```
 //!
-//! Begin with [`Driver`] and its [`Event`]s. A turn of its user is: [`Driver::wait`], then [`Driver::next_event`] until there is
-//! none, then sends and closes.
+//! Begin with [`Driver`] and its [`Event`]s. In each turn, its user calls [`Driver::wait`], then [`Driver::next_event`]
+//! until there is none, then sends and closes.
 //!
 //! ```
 //! use driver::{Driver, Event};
@@ -26,19 +27,23 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! Sockets are registered once, edge-triggered, for both directions: no call to change an interest is ever made. The driver reads
-//! each readable connection once per turn, up to the size of the one shared buffer, or to a share of it while others have something
-//! as well. A connection that had more waits in a list for the next turn, behind the others.
+//! Sockets are registered once, edge-triggered, for both directions. No system call ever changes an interest. In each
+//! turn, the driver reads each readable connection once, into one shared buffer. While other connections also have
+//! input, a read gets only a share of the buffer. A connection with more input waits for the next turn, behind the
+//! others.
 //!
-//! **TLS and PROXY headers.** The core knows neither. A client of a listener with one of them is a pending client
-//! (`handshakes.rs`) until it has shown its header (`header.rs`) and shaken hands (`tls.rs`). Then it gets its connection's id, and
-//! its bytes are those below TLS. Towards a node, `Connected` is told after the handshake. rustls holds no socket, and `tls.rs` none
-//! in its tests: they deliver byte by byte. `credentials.rs` makes certificates of PEM; `crates/shardis/src/transport.rs` reads the
-//! files. Only bytes that left in whole records count as sent. So what the core believes not to have reached a node has not, and a
-//! connection that is closed when all was sent has lost nothing.
+//! **TLS and PROXY headers.** The core knows neither. A client of a listener with one of them begins as a pending
+//! client (`handshakes.rs`). It must send its header (`header.rs`) and finish the handshake (`tls.rs`). Then its
+//! connection gets an id, and its events carry plaintext. For a node, `Connected` is reported after the handshake.
 //!
-//! **Must not know** Redis. Its only dependency of ours is `stdx`. It is the crate in which sockets live: it relaxes the lint of the
-//! root's `clippy.toml` that forbids them elsewhere.
+//! Only bytes that left in whole records count as sent. So bytes that the core takes for unsent never reached the node,
+//! and a close after all bytes were sent loses nothing.
+//!
+//! rustls owns no socket. `tls.rs` has none in its tests, which deliver byte by byte. `credentials.rs` makes
+//! certificates of PEM; `crates/shardis/src/transport.rs` reads the files.
+//!
+//! **Must not know** Redis. Its only dependency of ours is `stdx`. Sockets live in this crate: it relaxes the lint of
+//! the root's `clippy.toml` that forbids them elsewhere.
 
 #![expect(clippy::disallowed_types, reason = "sockets live here")]
 
@@ -71,19 +76,19 @@ use tls::Account;
 /// An event.
 #[derive(Debug)]
 pub enum Event<'a> {
-    /// A connection that was asked for is there.
+    /// A connection that was asked for is open.
     Connected(Id),
-    /// Bytes arrived; they are valid until the next call.
+    /// Bytes arrived. They are valid until the next call.
     Received(Id, &'a [u8]),
-    /// A connection that took less than it was offered takes bytes again.
+    /// A connection that took fewer bytes than offered takes bytes again.
     Writable(Id),
-    /// The other side will send no more.
+    /// The other side has closed its sending half.
     Ended(Id),
-    /// The connection is gone; it is forgotten here.
+    /// The connection is gone, and the driver has forgotten it.
     Closed(Id, io::Error),
 }
 
-/// Where to connect.
+/// The address of a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Target {
     /// A TCP address.
@@ -97,16 +102,16 @@ pub enum Target {
 pub struct Driver {
     poll: Poll,
     events: Events,
-    /// By the index of their id.
+    /// By index of their id.
     conns: Vec<Option<Conn>>,
-    /// Indices of connections that something is to be told of in this turn.
+    /// Indexes of connections with events to report in this turn.
     due: VecDeque<usize>,
-    /// The same for the next turn: they took as much as they may in this one.
+    /// The same for the next turn: connections that took their share of this one.
     due_next: Vec<usize>,
     buffer: Box<[u8]>,
-    /// Bytes of it that one read may fill.
+    /// Bytes of `buffer` that one read may fill.
     read_bytes_max: usize,
-    /// How much of it the last [`Event::Received`] filled.
+    /// Bytes of `buffer` that the last [`Event::Received`] filled.
     received: usize,
     /// Clients whose connections have no id yet.
     handshakes: Handshakes,
@@ -119,7 +124,7 @@ pub struct Driver {
 /// One socket and its state as of the last event.
 ///
 /// ```text
-///   input    Drained ◄──► Readable ──► HungUp ──► Ended        the kernel says more ──►   ◄── a short read
+///   input    Drained ◄──► Readable ──► HungUp ──► Ended        the kernel reports more ──►   ◄── a short read
 ///   output   Connecting ──► Open ──► Blocked ──► Freed ──► Open
 /// ```
 #[derive(Debug)]
@@ -139,36 +144,37 @@ struct Conn {
 /// The reading side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Input {
-    /// There is nothing to read until the kernel says otherwise.
+    /// Nothing to read until the kernel reports otherwise.
     Drained,
-    /// There may be something.
+    /// There may be bytes to read.
     Readable,
-    /// The other side is done sending, as the kernel says. There may be bytes before the end. No other edge will come.
+    /// The kernel reports that the other side has closed its sending half. Bytes may precede the end. No other edge
+    /// will come.
     HungUp,
-    /// The end was read and told.
+    /// The end was read and reported.
     Ended,
 }
 
 /// The writing side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Output {
-    /// The connection was asked for, and is not there yet.
+    /// The connection was asked for and is not open yet.
     Connecting,
-    /// Bytes are taken, as far as is known.
+    /// The socket takes bytes, as far as known.
     Open,
-    /// A write came back short.
+    /// A write was short.
     Blocked,
-    /// Bytes are taken again after that, and [`Event::Writable`] is still to be told.
+    /// The socket takes bytes again, and [`Event::Writable`] is to be reported.
     Freed,
 }
 
-/// Limit of one read: large enough to make the system call cheap per byte, small enough to stay in the second-level
-/// cache together with the output made from it.
+/// Limit of one read. It is large enough to make the system call cheap per byte. It is small enough to stay in the
+/// second-level cache together with the output made from it.
 const BUFFER_BYTES: usize = 128 * 1024;
-/// The same while other connections wait for their turn: so that a client that has sent thousands of requests lets the
-/// others in between, and still enough for a hundred requests of usual size at once.
+/// The same while other connections wait for their turn. It lets others in between the requests of a client that has
+/// sent thousands. It still takes a hundred requests of usual size at once.
 pub const SHARE_BYTES: usize = 32 * 1024;
-/// Readiness that one call to the kernel tells; with more, it is asked again.
+/// Readiness events that one call to the kernel returns. If there are more, the driver asks again.
 const EVENTS_MAX: usize = 1024;
 /// The token of the waker.
 const WAKER: Token = Token(usize::MAX);
@@ -196,8 +202,7 @@ impl Driver {
         Waker::new(self.poll.registry(), WAKER)
     }
 
-    /// Waits until something happens, somebody wakes us, or `timeout` is over. Does not wait while a connection has
-    /// more to read.
+    /// Waits for an event, the waker or the end of `timeout`. Does not wait while a connection has more to read.
     pub fn wait(&mut self, timeout: Duration) -> io::Result<()> {
         let is_idle = self.due_next.is_empty() && self.due.is_empty() && !self.handshakes.is_due();
         let timeout = if is_idle { timeout } else { Duration::ZERO };
@@ -206,14 +211,14 @@ impl Driver {
         if !self.poll_busily(timeout)? {
             self.poll_once(timeout.saturating_sub(self.busy_poll))?;
         }
-        // All that has happened must be known before anybody looks at the clock. Each edge is told once: this ends.
+        // All events must be known before the clock is read. Each edge is reported once, so the loop ends.
         while self.take_over() == self.events.capacity() {
             self.poll_once(Duration::ZERO)?;
         }
         Ok(())
     }
 
-    /// Takes over what the kernel has told, for how many connections that is returned.
+    /// Takes over the kernel's events. Returns the number of connections with events.
     fn take_over(&mut self) -> usize {
         let mut count = 0;
         for readiness in &self.events {
@@ -232,19 +237,19 @@ impl Driver {
         count
     }
 
-    /// Limits a read to `bytes_max` from now on, or to the buffer. For users that must keep bytes which their targets
-    /// do not take.
+    /// Limits a read to `bytes_max` from now on, but at most to the buffer. For users that must keep bytes until a slow
+    /// receiver takes them.
     pub fn set_read_bytes_max(&mut self, bytes_max: usize) {
         self.read_bytes_max = bytes_max.clamp(1, BUFFER_BYTES);
     }
 
-    /// Makes [`Driver::wait`] poll for this time before it sleeps. A sleeping thread must be woken, which takes 20 to
-    /// 50 µs on virtual machines; a polling one takes a core.
+    /// Makes [`Driver::wait`] poll for this time before it sleeps. To wake a sleeping thread takes 20 to 50 µs on
+    /// virtual machines. A polling thread uses a whole core.
     pub fn set_busy_poll(&mut self, busy_poll: Duration) {
         self.busy_poll = busy_poll;
     }
 
-    /// Looks for events again and again, for no longer than `timeout`. Returns whether there are any.
+    /// Polls for events for at most `timeout`. Returns whether there are any.
     #[expect(clippy::disallowed_methods, reason = "nothing that is decided hangs on this clock")]
     fn poll_busily(&mut self, timeout: Duration) -> io::Result<bool> {
         let length = self.busy_poll.min(timeout);
@@ -260,15 +265,15 @@ impl Driver {
             if began.elapsed() >= length {
                 return Ok(false);
             }
-            // Other processes on this core, such as nodes, go first.
+            // Lets other processes on this core run first, such as nodes.
             std::thread::yield_now();
         }
     }
 
     fn poll_once(&mut self, timeout: Duration) -> io::Result<()> {
         let mut polled = self.poll.poll(&mut self.events, Some(timeout));
-        // After a signal (such as SIGCONT), arrived bytes must be known before the clock is read: bytes that wait are
-        // not late.
+        // After a signal such as SIGCONT, the driver must see arrived bytes before it reads the clock. Bytes that wait
+        // are not late.
         while matches!(&polled, Err(error) if error.kind() == ErrorKind::Interrupted) {
             polled = self.poll.poll(&mut self.events, Some(Duration::ZERO));
         }
@@ -285,7 +290,7 @@ impl Driver {
         self.due_next.iter().filter_map(|&index| self.conns.get(index)?.as_ref().map(|conn| conn.id))
     }
 
-    /// The next thing that happened in this turn.
+    /// The next event of this turn.
     pub fn next_event(&mut self) -> Option<Event<'_>> {
         while let Some(index) = self.due.pop_front() {
             let Some(Some(conn)) = self.conns.get_mut(index) else { continue };
@@ -326,7 +331,7 @@ impl Driver {
         None
     }
 
-    /// Puts a connection back into this turn's list.
+    /// Puts a connection back on this turn's list.
     fn list_now(&mut self, index: usize) {
         if let Some(Some(conn)) = self.conns.get_mut(index)
             && !conn.listed
@@ -336,7 +341,7 @@ impl Driver {
         }
     }
 
-    /// Takes over a socket that was accepted elsewhere and calls it `id`.
+    /// Takes over a socket that was accepted elsewhere as connection `id`.
     pub fn adopt(&mut self, id: Id, stream: std::net::TcpStream) -> io::Result<()> {
         self.insert(id, Socket::adopt(stream)?, Output::Open)
     }
@@ -346,8 +351,7 @@ impl Driver {
         self.insert(id, Socket::adopt_unix(stream)?, Output::Open)
     }
 
-    /// Begins to connect to `target` and calls the connection `id`. `Connected` or `Closed` follows, unless this
-    /// fails at once.
+    /// Begins to connect to `target` as connection `id`. `Connected` or `Closed` follows, unless this fails at once.
     pub fn connect(&mut self, id: Id, target: &Target) -> io::Result<()> {
         let socket = match target {
             Target::Tcp(addr) => Socket::connect_tcp(*addr)?,
@@ -376,12 +380,12 @@ impl Driver {
         self.conns.get_mut(id.index as usize)?.as_mut().filter(|conn| conn.id == id)
     }
 
-    /// Sends as many of `bytes` as the socket takes now. After less than all, a `Writable` follows in time.
+    /// Sends as many of `bytes` as the socket takes now. If it does not take all, a `Writable` follows.
     pub fn send(&mut self, id: Id, bytes: &[u8]) -> io::Result<usize> {
         self.conn(id).map_or(Ok(0), |conn| conn.send(bytes))
     }
 
-    /// Sends what the last [`Event::Received`] brought to `id`, from where it is; otherwise as [`Driver::send`].
+    /// Sends the bytes of the last [`Event::Received`] to `id` without a copy, otherwise like [`Driver::send`].
     pub fn pass_on(&mut self, id: Id) -> io::Result<usize> {
         let conn = self.conns.get_mut(id.index as usize).and_then(Option::as_mut);
         let conn = conn.filter(|conn| conn.id == id);
@@ -393,10 +397,10 @@ impl Driver {
         &self.buffer[..self.received]
     }
 
-    /// Tells the other side that nothing more will come.
+    /// Closes the sending half of a connection.
     pub fn finish(&mut self, id: Id) {
         if let Some(conn) = self.conn(id) {
-            // Fails only if the other side has gone, which the next read tells.
+            // Fails only if the other side has gone, which the next read reports.
             let _ = conn.socket.shutdown(Shutdown::Write);
         }
     }
@@ -408,7 +412,7 @@ impl Driver {
         }
     }
 
-    /// Reads again.
+    /// Resumes reading from a connection.
     pub fn resume(&mut self, id: Id) {
         if let Some(conn) = self.conn(id)
             && conn.paused
@@ -418,24 +422,24 @@ impl Driver {
         }
     }
 
-    /// Drops unsent bytes when the connection is closed. Else the kernel goes on to send them for minutes: after the
-    /// bytes of a later connection, if the network was down meanwhile.
+    /// Has unsent bytes dropped when the connection is closed. Otherwise the kernel goes on to send them for minutes.
+    /// After a network failure, they could arrive after the bytes of a later connection.
     pub fn drop_unsent_on_close(&mut self, id: Id) {
         if let Some(stream) = self.conn(id).and_then(|conn| conn.socket.tcp()) {
-            // Fails only for a socket that has ended, which sends nothing any more.
+            // Fails only for a socket that has ended and sends nothing any more.
             let _ = SockRef::from(stream).set_linger(Some(Duration::ZERO));
         }
     }
 
-    /// Whether what `id` brings is little work for its size, as large values are: then it may fill the whole buffer, also
-    /// while others wait. Small shares of large values are copied once more, since each ends within a value.
+    /// Whether the input of `id` is little work for its size, like large values. Such input may fill the whole buffer,
+    /// also while others wait. Small shares of large values are copied once more, since each share ends within a value.
     pub fn set_bulky(&mut self, id: Id, bulky: bool) {
         if let Some(conn) = self.conn(id) {
             conn.bulky = bulky;
         }
     }
 
-    /// Closes a connection; nothing more is told of it.
+    /// Closes a connection. No event of it follows.
     pub fn close(&mut self, id: Id) {
         if let Some(place) = self.conns.get_mut(id.index as usize)
             && let Some(conn) = place
@@ -449,7 +453,7 @@ impl Driver {
     }
 }
 
-/// The result of a look at one connection.
+/// The result of a step of one connection.
 enum Advance {
     Nothing,
     Connected,
@@ -462,14 +466,14 @@ enum Advance {
 /// Whether there is more to read.
 enum More {
     Nothing,
-    /// The end, most likely.
+    /// Probably the end.
     Now,
-    /// It took as much as it may; others come first.
+    /// The connection took its share; others come first.
     NextTurn,
 }
 
 impl Input {
-    /// Takes over what the kernel says.
+    /// The state after the kernel's `readiness`.
     fn noted(self, readiness: &Readiness) -> Input {
         match self {
             Input::Ended => Input::Ended,
@@ -479,7 +483,7 @@ impl Input {
         }
     }
 
-    /// A read has emptied the socket. Later bytes cause a new edge, but not behind a hang-up.
+    /// The state after a read has emptied the socket. Later bytes cause a new edge, but not after a hang-up.
     fn drained(self) -> Input {
         if self == Input::HungUp { Input::HungUp } else { Input::Drained }
     }
@@ -490,7 +494,7 @@ impl Input {
 }
 
 impl Output {
-    /// Takes over what the kernel says, if the connection waits for it.
+    /// The state after the kernel's `readiness`, if the connection waits for it.
     fn noted(self, readiness: &Readiness) -> Output {
         match self {
             Output::Blocked if readiness.is_writable() || readiness.is_error() => Output::Freed,
@@ -498,7 +502,7 @@ impl Output {
         }
     }
 
-    /// A write took all that it was given, or less.
+    /// The state after a write that was complete or short.
     fn written(self, is_all: bool) -> Output {
         match self {
             Output::Open | Output::Blocked if is_all => Output::Open,
@@ -524,13 +528,13 @@ impl Conn {
         Ok(sent)
     }
 
-    /// Takes over what the kernel says.
+    /// Notes the kernel's `readiness`.
     fn note(&mut self, readiness: &Readiness) {
         self.input = self.input.noted(readiness);
         self.output = self.output.noted(readiness);
     }
 
-    /// Does the one thing that is due first.
+    /// Takes the first step that is due.
     fn advance(&mut self, buffer: &mut [u8]) -> Advance {
         if self.output == Output::Connecting {
             return self.advance_connect();
@@ -560,13 +564,13 @@ impl Conn {
         }
     }
 
-    /// The socket had less than was asked for: it is empty, or has only its end left.
+    /// The next step after a read that was shorter than its buffer: the socket is empty, or has only its end left.
     fn after_short_read(&mut self) -> More {
         self.input = self.input.drained();
         if self.input == Input::HungUp { More::Now } else { More::Nothing }
     }
 
-    /// Whether the connection was made, or its handshake has come to its end.
+    /// Whether the connection is open, and its handshake complete.
     fn advance_connect(&mut self) -> Advance {
         match self.socket.connected() {
             Ok(true) => {

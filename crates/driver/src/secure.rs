@@ -1,4 +1,4 @@
-//! The driver's functions for sockets with TLS, and their differences. Plain sockets do not come here.
+//! The driver's functions for sockets with TLS, where they differ from those for plain sockets.
 
 use crate::credentials::Connector;
 use crate::handshakes::{Entry, PendingClient, Verdict};
@@ -31,7 +31,7 @@ impl Socket {
         }
     }
 
-    /// Goes on with the handshake; true once there is none to go on with.
+    /// Continues the handshake. Returns true once it is complete, or if there is none.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         match self {
             Socket::Tls(tls) => tls.handshake(),
@@ -39,12 +39,12 @@ impl Socket {
         }
     }
 
-    /// Whether it holds bytes that the kernel did not take.
+    /// Whether it holds sealed bytes that the kernel did not take.
     pub(crate) fn has_sealed(&self) -> bool {
         matches!(self, Socket::Tls(tls) if tls.has_sealed())
     }
 
-    /// The close_notify of TLS: nothing was cut off.
+    /// Sends TLS's close_notify, so that the other side knows that nothing was cut off.
     pub(crate) fn say_goodbye(&mut self) {
         if let Socket::Tls(tls) = self {
             tls.say_goodbye();
@@ -53,7 +53,7 @@ impl Socket {
 }
 
 impl Conn {
-    /// As [`Conn::advance`], for a connection with TLS whose handshake is over.
+    /// Like [`Conn::advance`], for a connection with TLS after its handshake.
     pub(crate) fn advance_tls(&mut self, buffer: &mut [u8]) -> Advance {
         match self.try_advance_tls(buffer) {
             Ok(advance) => advance,
@@ -73,7 +73,7 @@ impl Conn {
             return Ok(Advance::Nothing);
         }
         let progress = tls.read(buffer)?;
-        // TLS may have had something to say itself, which must leave even if nobody sends anything.
+        // TLS may have bytes of its own to send, even if the user sends nothing.
         if tls.has_sealed() {
             self.output = Output::Blocked;
         }
@@ -94,7 +94,7 @@ impl Conn {
 }
 
 impl Driver {
-    /// As [`Driver::connect`], to a node that speaks TLS and whose certificate is for `name`. `Connected` comes after the
+    /// Like [`Driver::connect`], to a node with TLS and a certificate for `name`. `Connected` comes after the
     /// handshake.
     pub fn connect_tls(
         &mut self,
@@ -107,7 +107,7 @@ impl Driver {
         self.insert(id, Socket::connect_tcp(addr)?.secure(tls, self.tls.another()), Output::Connecting)
     }
 
-    /// Takes in an accepted client that must meet the requirements of `entry` until `deadline`.
+    /// Takes over an accepted client, which must meet the requirements of `entry` until `deadline`.
     /// [`Driver::poll_pending_client`] reports the result.
     pub fn receive(
         &mut self,
@@ -119,7 +119,7 @@ impl Driver {
         self.handshakes.receive(self.poll.registry(), stream, peer, entry, deadline, self.tls.another())
     }
 
-    /// Bytes that connections with TLS hold here, beside what their user holds.
+    /// Bytes that connections with TLS hold here, without those that their users hold.
     pub fn held_bytes(&self) -> usize {
         self.tls.total()
     }
@@ -135,23 +135,23 @@ impl Driver {
         self.handshakes.len()
     }
 
-    /// When [`Driver::poll_pending_client`] must be called at the latest.
+    /// The latest instant for the next call of [`Driver::poll_pending_client`].
     pub fn pending_clients_deadline(&self) -> Instant {
         self.handshakes.deadline()
     }
 
-    /// The next pending client that is complete or refused. Works on a few in each turn, so that they do not delay the
-    /// others.
+    /// The next pending client that is complete or refused. Each turn has a limit of work, so that pending clients do
+    /// not delay the others.
     pub fn poll_pending_client(&mut self, now: Instant) -> Option<Verdict> {
         self.handshakes.poll(self.poll.registry(), now)
     }
 
-    /// Closes the client that has been waiting for the longest, to make room for another.
+    /// Closes the client that has waited longest, to make room for another.
     pub fn refuse_oldest_pending_client(&mut self, reason: &str) -> Option<Verdict> {
         self.handshakes.refuse_oldest(self.poll.registry(), reason)
     }
 
-    /// Takes over a client that is ready and calls it `id`.
+    /// Takes over a complete client as connection `id`.
     pub fn admit(&mut self, id: Id, mut pending_client: PendingClient) -> io::Result<()> {
         let token = Token(id.index as usize);
         self.poll.registry().reregister(
@@ -160,7 +160,7 @@ impl Driver {
             Interest::READABLE | Interest::WRITABLE,
         )?;
         let mut conn = Conn::new(id, pending_client.socket, Output::Open);
-        // Bytes behind its handshake may be here already, and the kernel does not know.
+        // Bytes after the handshake may already be here, and the kernel will not report them.
         conn.input = Input::Readable;
         self.place(conn);
         self.list_now(id.index as usize);

@@ -1,4 +1,4 @@
-//! One stream socket, TCP (with TLS or without) or unix, with the options that a proxy wants.
+//! A stream socket with the options that a proxy needs: TCP, with or without TLS, or unix.
 
 use crate::tls::TlsStream;
 use mio::event::Source;
@@ -18,7 +18,7 @@ pub(crate) enum Socket {
     Tls(Box<TlsStream<TcpStream>>),
 }
 
-/// A client that has vanished without a word is noticed after two minutes.
+/// Detects a vanished client after two minutes.
 fn client_keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(60))
@@ -26,8 +26,8 @@ fn client_keepalive() -> TcpKeepalive {
         .with_retries(3)
 }
 
-/// A vanished node is noticed after 15 seconds. Requests in flight time out long before, but a blocking command has no
-/// reply due.
+/// Detects a vanished node after 15 seconds. Requests in flight time out long before, but no reply is due to a blocking
+/// command.
 fn node_keepalive() -> TcpKeepalive {
     TcpKeepalive::new()
         .with_time(Duration::from_secs(5))
@@ -35,7 +35,7 @@ fn node_keepalive() -> TcpKeepalive {
         .with_retries(2)
 }
 
-/// The form in which `addr` is shown: a client of IPv4 at a socket of IPv6 has its own address, as by Redis.
+/// The form in which `addr` is shown. Like Redis, it shows the IPv4 address of an IPv4 client at an IPv6 socket.
 pub fn canonical(addr: SocketAddr) -> SocketAddr {
     match addr {
         SocketAddr::V6(v6) if v6.ip().to_ipv4_mapped().is_some() => {
@@ -72,7 +72,7 @@ impl Socket {
         Ok(Socket::Unix(UnixStream::connect(path)?))
     }
 
-    /// Whether a socket that has become writable is connected, and its handshake over; an error if it never will be.
+    /// Whether a writable socket is connected and its handshake complete. An error if it never will be.
     pub(crate) fn connected(&mut self) -> io::Result<bool> {
         let (error, peer) = match self {
             Socket::Tcp(stream) => (stream.take_error()?, stream.peer_addr().map(|_| ())),
@@ -93,7 +93,7 @@ impl Socket {
         match self {
             Socket::Tcp(stream) => stream.read(buffer),
             Socket::Unix(stream) => stream.read(buffer),
-            // Its reads tell more than a length: `Conn::advance_tls`.
+            // Its reads report more than a length: `Conn::advance_tls`.
             Socket::Tls(_) => Err(io::ErrorKind::Unsupported.into()),
         }
     }
@@ -116,8 +116,8 @@ impl Socket {
     }
 }
 
-/// Small writes leave at once (Nagle's algorithm and delayed acknowledgements cost 40 ms a request together), and a
-/// peer is probed that is silent.
+/// Has small writes leave at once: Nagle's algorithm and delayed acknowledgements together would cost 40 ms per
+/// request. Also has silent peers probed.
 fn prepare(stream: &TcpStream, keepalive: &TcpKeepalive) -> io::Result<()> {
     stream.set_nodelay(true)?;
     SockRef::from(stream).set_tcp_keepalive(keepalive)

@@ -36,7 +36,7 @@ fn until<T>(driver: &mut Driver, mut pick: impl FnMut(Event<'_>) -> Option<T>) -
 }
 
 #[test]
-fn bytes_arrive_and_the_end_is_told_once_after_them() {
+fn the_end_is_reported_once_after_all_bytes() {
     let (mut driver, mut other) = connected();
     other.write_all(b"hello").expect("writes");
     drop(other);
@@ -55,7 +55,7 @@ fn bytes_arrive_and_the_end_is_told_once_after_them() {
 }
 
 #[test]
-fn who_polls_busily_sees_what_comes_and_what_ends_the_wait() {
+fn a_busy_poll_sees_events_and_the_waker() {
     let hour = Duration::from_secs(3600);
     let (mut driver, mut other) = connected();
     driver.set_busy_poll(hour);
@@ -74,7 +74,7 @@ fn a_busy_poll_is_a_part_of_the_wait() {
     for (busy_poll, timeout) in [(1, 5), (5, 1), (5, 0)] {
         let (busy_poll, timeout) = (Duration::from_millis(busy_poll), Duration::from_millis(timeout));
         let (mut driver, mut other) = connected();
-        // That the new socket takes bytes.
+        // Takes the event that the new socket is writable.
         driver.wait(Duration::ZERO).expect("polls");
         assert!(driver.next_event().is_none());
         driver.set_busy_poll(busy_poll);
@@ -87,7 +87,7 @@ fn a_busy_poll_is_a_part_of_the_wait() {
 }
 
 #[test]
-fn what_was_received_is_passed_on_from_where_it_is() {
+fn received_bytes_are_passed_on_from_the_buffer() {
     let (mut driver, mut other) = connected();
     let target = Id { index: 1, generation: 0 };
     let (accepted, mut sink) = pair();
@@ -103,7 +103,7 @@ fn what_was_received_is_passed_on_from_where_it_is() {
 }
 
 #[test]
-fn one_read_brings_no_more_than_it_may() {
+fn a_read_brings_no_more_than_its_limit() {
     let (accepted, mut other) = pair();
     let mut driver = Driver::new().expect("a poll");
     driver.set_read_bytes_max(1000);
@@ -140,20 +140,20 @@ fn more_than_a_buffer_is_read_over_several_turns() {
 }
 
 #[test]
-fn who_sends_much_takes_a_share_while_others_wait() {
+fn a_busy_client_gets_a_share_while_others_wait() {
     let received = received_beside_another(false);
     assert!(received.iter().all(|&len| len <= SHARE_BYTES), "{received:?}");
     assert!(received_beside_another(true).contains(&(SHARE_BYTES * 3)), "large values are read in one go");
 }
 
-/// How much came at once of what one client sent while another had something as well.
+/// Lengths of the reads from one client while another client has sent bytes as well.
 fn received_beside_another(bulky: bool) -> Vec<usize> {
     let (mut driver, mut deep) = connected();
     driver.set_bulky(ID, bulky);
     let (other, mut shallow) = pair();
     let second = Id { index: 1, generation: 0 };
     driver.adopt(second, other).expect("a live socket");
-    // In this order, so that the one that sends much is looked at first.
+    // In this order, so that the client with more bytes is read first.
     deep.write_all(&vec![7; SHARE_BYTES * 3]).expect("fits into the socket's buffers");
     shallow.write_all(b"hello").expect("writes");
     let mut before = Vec::new();
@@ -263,13 +263,13 @@ fn found_behind_the_close(drops: bool) -> std::io::Result<usize> {
 }
 
 #[test]
-fn what_was_not_received_is_dropped_on_close_if_that_is_wanted() {
+fn unsent_bytes_are_dropped_on_close_if_asked() {
     assert!(found_behind_the_close(false).is_ok_and(|found| found > 0));
     assert_eq!(found_behind_the_close(true).expect_err("reset").kind(), ErrorKind::ConnectionReset);
 }
 
 #[test]
-fn a_stale_id_reaches_nobody() {
+fn a_stale_id_has_no_effect() {
     let (mut driver, _other) = connected();
     let stale = Id { index: 0, generation: 9 };
     assert_eq!(driver.send(stale, b"x").expect("ignored"), 0);
@@ -280,7 +280,7 @@ fn a_stale_id_reaches_nobody() {
 #[test]
 fn all_that_has_happened_is_known_after_one_wait() {
     let mut driver = Driver::new().expect("a poll");
-    // The kernel must be asked three times.
+    // Has the driver ask the kernel three times.
     driver.events = Events::with_capacity(2);
     let mut others = Vec::new();
     for index in 0..5 {

@@ -1,14 +1,14 @@
-//! One stream under TLS: rustls does the cryptography and touches no socket, this moves bytes between it and the stream
-//! below. Never blocks, and holds no more than a few records in either direction.
+//! One stream under TLS. rustls does the cryptography and touches no socket. This module moves bytes between rustls and
+//! the stream below. It never blocks, and holds no more than a few records in either direction.
 //!
 //! ```text
 //!   socket ─► scratch ─► rustls ─► the driver's buffer ─► user        read
 //!   socket ◄─ sealed ◄── rustls ◄─ user's bytes, a record at a time   write
 //! ```
 //!
-//! A byte counts as taken by [`TlsStream::write`] when the whole record around it has left. The peer cannot read a part
-//! of a record, so it has certainly not received a byte that was not taken. Until then the caller keeps the byte and
-//! offers it again, and nothing is lost if it closes once all bytes were taken.
+//! [`TlsStream::write`] counts a byte as taken once the whole record around it has left. The peer cannot read a part of
+//! a record, so it has certainly not received a byte that was not taken. Until then the caller keeps the byte and
+//! offers it again. A close after all bytes were taken loses nothing.
 
 use rustls::pki_types::UnixTime;
 use rustls::{AlertDescription, CertificateError, Connection, Error, InvalidMessage, OtherError};
@@ -16,27 +16,27 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// A stream whose handshake may still be going on.
+/// A stream, during or after its handshake.
 #[derive(Debug)]
 pub(crate) struct TlsStream<S> {
     below: S,
     tls: Connection,
-    /// Records that `below` has not taken yet; empty but for a stream that is blocked.
+    /// Records that `below` has not taken yet. Empty unless the stream is blocked.
     sealed: Vec<u8>,
-    /// How many bytes at the start of `sealed` have left.
+    /// Bytes at the start of `sealed` that have left.
     sealed_front: usize,
-    /// How many bytes of the user are in `sealed` and not reported as taken.
+    /// Bytes of the user that are in `sealed` and not reported as taken.
     owed: usize,
-    /// Bytes from below that wait for room for their plaintext.
+    /// Bytes from `below` that wait for room for their plaintext.
     unread: Vec<u8>,
     /// Bytes that came during the handshake.
     shaken: usize,
-    /// The other side sends no more.
+    /// Whether the other side sends no more.
     ended: bool,
     account: Account,
 }
 
-/// Bytes that one stream holds, in a sum over all streams of a driver.
+/// Bytes that one stream holds, as a part of the sum over all streams of a driver.
 #[derive(Debug, Default)]
 pub(crate) struct Account {
     sum: Arc<AtomicUsize>,
@@ -44,7 +44,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// One more that is added to the same sum.
+    /// Another account of the same sum.
     pub(crate) fn another(&self) -> Account {
         Account { sum: Arc::clone(&self.sum), counted: 0 }
     }
@@ -56,7 +56,7 @@ impl Account {
 
     fn recount(&mut self, holds: usize) {
         if self.counted != holds {
-            // Only ever used by one thread at a time; atomic so that a driver can go to its thread.
+            // Only one thread uses it at a time. It is atomic so that a driver can move to its thread.
             self.sum.fetch_add(holds.wrapping_sub(self.counted), Ordering::Relaxed);
             self.counted = holds;
         }
@@ -81,25 +81,25 @@ pub(crate) struct Progress {
 /// The next step after a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
-    /// Nothing, until the socket has more.
+    /// Wait for more from the socket.
     Wait,
-    /// There is more, here or in the socket.
+    /// Read on: there is more, here or in the socket.
     More,
     /// The end.
     End,
 }
 
-/// Bytes sealed at a time: the largest record. So a blocked stream holds one record beside its user's copy of it.
+/// Bytes sealed at a time: the largest record. So a blocked stream holds one record beside its user's copy.
 const RECORD_BYTES_MAX: usize = 16 * 1024;
-/// A handshake takes some KiB, with a client's chain of certificates perhaps ten. A peer that sends more wants our
-/// memory.
+/// Limit of a handshake. It takes some KiB, with a client's chain of certificates perhaps ten. A peer that sends more
+/// is after our memory.
 const HANDSHAKE_BYTES_MAX: usize = 32 * 1024;
 const DAY_S: u64 = 24 * 60 * 60;
-/// Read at once during a handshake: a flight seldom has more.
+/// Bytes of one read during a handshake: one message seldom has more.
 const HANDSHAKE_READ_BYTES: usize = 4 * 1024;
 
 impl<S: Read + Write> TlsStream<S> {
-    /// `tls` over `below`, with nothing sent yet.
+    /// A stream of `tls` over `below` that has sent nothing yet.
     pub(crate) fn new(below: S, tls: Connection, account: Account) -> TlsStream<S> {
         TlsStream {
             account,
@@ -119,12 +119,12 @@ impl<S: Read + Write> TlsStream<S> {
         &self.below
     }
 
-    /// The same, to register it.
+    /// The same, for registering it.
     pub(crate) fn below_mut(&mut self) -> &mut S {
         &mut self.below
     }
 
-    /// Goes on with the handshake as far as it can. True once it is over and all that belongs to it was sent.
+    /// Continues the handshake as far as possible. Returns true once it is complete and all its bytes were sent.
     pub(crate) fn handshake(&mut self) -> io::Result<bool> {
         loop {
             self.seal();
@@ -148,10 +148,10 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Reads into `buffer` until that is about full, or the stream below has no more for now and no byte is kept here:
-    /// kept bytes would not make the socket readable again.
+    /// Reads into `buffer` until it is almost full, or until `below` has no more and no byte is kept here. Kept bytes
+    /// would not make the socket readable again.
     pub(crate) fn read(&mut self, buffer: &mut [u8]) -> io::Result<Progress> {
-        // One half is for ciphertext from below, the other for its plaintext.
+        // One half is for ciphertext from `below`, the other for its plaintext.
         let (plain, scratch) = buffer.split_at_mut(buffer.len() / 2);
         let (mut len, mut is_drained) = (0, false);
         loop {
@@ -170,11 +170,11 @@ impl<S: Read + Write> TlsStream<S> {
             if is_drained {
                 return Ok(Progress { len, then: Then::Wait });
             }
-            // No more than there is room for: what would have to be kept is a record at most.
+            // Reads no more than fits: at most a record must be kept.
             let scratch = &mut scratch[..room];
             match self.below.read(scratch) {
-                // An end without close_notify. A truncated request or reply is not complete, and complete ones were
-                // authenticated, so this is an end like any other, as in Redis.
+                // The end without close_notify. A truncated request or reply is incomplete, and complete ones were
+                // authenticated. So this is an end like any other, as in Redis.
                 Ok(0) => self.ended = true,
                 Ok(count) => {
                     is_drained = count < scratch.len();
@@ -187,12 +187,12 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Gives `bytes` from below to rustls, and their plaintext to `plain`, from `len` on. Bytes without room are kept.
-    /// Call it only while rustls has no plaintext left, since its buffer is bounded.
+    /// Gives `bytes` from `below` to rustls and writes their plaintext to `plain` from `len` on. Bytes without room are
+    /// kept. To be called only while rustls has no plaintext left, since its buffer is bounded.
     fn feed(&mut self, bytes: &[u8], plain: &mut [u8], len: &mut usize) -> io::Result<()> {
         let mut rest = bytes;
         while !rest.is_empty() && !self.ended {
-            // Takes nothing behind the other side's last word.
+            // Takes nothing behind the other side's close_notify.
             self.tls.read_tls(&mut rest)?;
             let state = self.tls.process_new_packets().map_err(|error| self.refuse(&error))?;
             self.ended |= state.peer_has_closed();
@@ -205,12 +205,12 @@ impl<S: Read + Write> TlsStream<S> {
             }
         }
         self.recount();
-        // Words of TLS itself: an answer to new keys, say.
+        // Messages of TLS itself, such as the answer to a key update.
         self.seal();
         self.flush().map(|_| ())
     }
 
-    /// Takes what rustls has for the user.
+    /// Copies plaintext from rustls to `plain`.
     fn open(&mut self, plain: &mut [u8]) -> io::Result<usize> {
         match self.tls.reader().read(plain) {
             Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -218,7 +218,7 @@ impl<S: Read + Write> TlsStream<S> {
         }
     }
 
-    /// Says why to the other side, if it can be said at once, and gives the reason.
+    /// Sends the alert for `error` if possible at once, and returns the reason.
     fn refuse(&mut self, error: &Error) -> io::Error {
         self.seal();
         // The connection is lost in any case.
@@ -226,8 +226,8 @@ impl<S: Read + Write> TlsStream<S> {
         failed(&explain(error))
     }
 
-    /// Sends `bytes` as far as the stream below takes them; returns how many have left. They begin with those that were
-    /// not taken the last time.
+    /// Sends `bytes` as far as the stream below takes them, and returns the number taken. `bytes` must begin with those
+    /// that were not taken last time.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
         let mut taken = 0;
         while self.flush().map_err(|error| self.last_words(error))? {
@@ -242,24 +242,24 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(taken)
     }
 
-    /// A write has failed with `error`. If the other side has said why, that is the reason: who refuses our certificate
-    /// does so behind the handshake, and closes.
+    /// The reason of a write that failed with `error`. A peer that refuses our certificate sends its alert after the
+    /// handshake and closes: if there is an alert, it is the reason.
     fn last_words(&mut self, error: io::Error) -> io::Error {
         let mut bytes = [0; HANDSHAKE_READ_BYTES];
         let said = self.below.read(&mut bytes).and_then(|len| self.feed(&bytes[..len], &mut [], &mut 0));
         said.err().filter(|said| said.kind() == ErrorKind::InvalidData).unwrap_or(error)
     }
 
-    /// Takes over the records that rustls wants to send.
+    /// Takes the records that rustls wants to send.
     fn seal(&mut self) {
         while self.tls.wants_write() {
-            // Fails only if the writer does, and a Vec does not.
+            // Fails only if the writer does, and a `Vec` does not.
             let _ = self.tls.write_tls(&mut self.sealed);
         }
         self.recount();
     }
 
-    /// Sends sealed records. True if all have left.
+    /// Sends sealed records. Returns true if all have left.
     pub(crate) fn flush(&mut self) -> io::Result<bool> {
         while self.has_sealed() {
             match self.below.write(&self.sealed[self.sealed_front..]) {
@@ -276,31 +276,31 @@ impl<S: Read + Write> TlsStream<S> {
         Ok(true)
     }
 
-    /// Counts the bytes kept here. rustls keeps a record in each direction at most.
+    /// Counts the bytes kept here. rustls keeps at most a record in each direction.
     fn recount(&mut self) {
         self.account.recount(self.sealed.capacity() + self.unread.capacity());
     }
 
-    /// Whether something waits for the stream below.
+    /// Whether sealed bytes wait for the stream below.
     pub(crate) fn has_sealed(&self) -> bool {
         self.sealed_front < self.sealed.len()
     }
 
-    /// Tells the other side that no more will come, if the stream below takes that.
+    /// Sends close_notify, if the stream below takes it.
     pub(crate) fn say_goodbye(&mut self) {
         self.tls.send_close_notify();
         self.seal();
-        // The connection is closed, whether or not this arrives.
+        // The connection closes, whether or not this arrives.
         let _ = self.flush();
     }
 }
 
-/// Why a stream is given up.
+/// The error of a stream that is closed for `reason`.
 fn failed(reason: &str) -> io::Error {
     io::Error::new(ErrorKind::InvalidData, format!("TLS: {reason}"))
 }
 
-/// The error of rustls, in words for an operator where its own are none.
+/// The error of rustls, in words for an operator where rustls has none.
 fn explain(error: &Error) -> String {
     match error {
         Error::InvalidMessage(InvalidMessage::InvalidContentType) => "the peer does not speak TLS".to_owned(),
@@ -316,7 +316,7 @@ fn explain(error: &Error) -> String {
     }
 }
 
-/// The fault of a certificate, in words.
+/// The fault of a certificate, in words for an operator.
 fn explain_certificate(fault: &CertificateError) -> String {
     let days = |from: &UnixTime, until: &UnixTime| until.as_secs().saturating_sub(from.as_secs()) / DAY_S;
     match fault {
@@ -327,7 +327,7 @@ fn explain_certificate(fault: &CertificateError) -> String {
         CertificateError::NotValidYetContext { time, not_before } => {
             format!("by this machine's clock it is valid in {} days only", days(time, not_before))
         }
-        // rustls has no variant for webpki's.
+        // rustls has no variant for this error of webpki.
         CertificateError::Other(OtherError(error)) if format!("{error:?}") == "CaUsedAsEndEntity" => {
             "it is an authority's own, as self-signed ones are; let the authority sign another one".to_owned()
         }

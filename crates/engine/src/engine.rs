@@ -1,5 +1,5 @@
-//! What every feature works with: the links to nodes, what is queued for them and for clients, the memory that is held, and the
-//! lists of what is to be done in this turn. It knows no feature.
+//! State that every feature works with: links to nodes, queues for nodes and clients, memory in use, and the lists of
+//! this turn's work. The engine knows no feature.
 
 use crate::ConnId;
 use crate::cork::Cork;
@@ -22,69 +22,69 @@ use topology::{ShardId, Topology};
 /// See the module.
 #[derive(Debug)]
 pub struct Engine<F: Features> {
-    /// The bounds of clients and links.
+    /// The limits of clients and links.
     pub limits: Limits,
-    /// Of one client, if no other waits.
+    /// Requests that one client may have pending if no other client waits.
     pending_max: usize,
-    /// Which shard has which keys, and where its nodes are.
+    /// Shards, their keys and their nodes.
     pub topology: Arc<Topology>,
     /// The connections to nodes, of all uses.
     pub links: Links<F>,
-    /// What is held, in bytes.
+    /// Memory in use, in bytes.
     pub memory: Memory,
-    /// Buffers for all.
+    /// Buffers that clients and links share.
     pub pool: BufferPool,
     /// Decides jitter.
     pub prng: Prng,
-    /// What the request that is being carried out asks for.
+    /// The command that is being carried out.
     pub asking: F::Command,
     /// The instant of the event that is being handled. Set by [`Engine::begin`].
     pub now: Instant,
     /// The low bits of its microseconds: see [`low_us`].
     pub now_us: u32,
-    /// A request that is queued now for a shared connection is not late before.
+    /// The earliest instant at which a request that is queued now on a shared link can be late.
     late_at: Instant,
     /// See [`Limits::suspect_after`].
     suspect_after: Duration,
-    /// When the worker began.
+    /// The start of the worker.
     pub started_at: Instant,
-    /// A link may need attention then.
+    /// The instant at which the next link may need attention.
     pub check_at: Instant,
-    /// What is to be done in this turn.
+    /// Work of this turn.
     pub todo: Todo,
-    /// Replies that wait for the rest of theirs.
+    /// Replies that wait for other replies of their client.
     pub cork: Cork,
-    /// How many clients have requests pending.
+    /// Number of clients with pending requests.
     pub clients_waiting: usize,
-    /// How long clients' rounds were.
+    /// Time that clients' rounds take.
     pub rounds: Rounds,
-    /// Whether all requests are kept until they are answered, since their nodes may decline them.
+    /// Whether to keep all requests until they are answered, because their nodes may decline them.
     pub keeps: Kept,
 }
 
-/// What is to be done in this turn, and in the next.
+/// Work of this turn and the next.
 #[derive(Debug, Default)]
 pub struct Todo {
-    /// For the driver: those that carry no bytes.
+    /// Actions for the driver that carry no bytes.
     pub controls: VecDeque<Action<'static>>,
-    /// Links with something to send.
+    /// Links with bytes to send.
     pub links_to_send: Vec<LinkIx>,
-    /// Clients with something to send.
+    /// Clients with bytes to send.
     pub clients_to_send: Vec<ConnId>,
-    /// Clients that were paused and have caught up.
+    /// Paused clients that have caught up.
     pub clients_to_resume: Vec<ConnId>,
-    /// Clients that go on in the next turn, so that others have their share of this one.
+    /// Clients that continue in the next turn, so that others get their share of this one.
     pub clients_of_next_turn: Vec<ConnId>,
 }
 
-/// The low bits of the microseconds of `now`: enough for what takes less than an hour.
+/// The low bits of the microseconds of `now`: enough for times of less than an hour.
 #[inline]
 pub fn low_us(now: Instant) -> u32 {
     (now.as_nanos() / 1000) as u32
 }
 
 impl<F: Features> Engine<F> {
-    /// An engine at `now`, with nothing connected.
+    /// An engine at `now`, without connections.
     pub fn new(limits: Limits, seed: u64, topology: Arc<Topology>, now: Instant) -> Engine<F> {
         let keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
         Engine {
@@ -111,15 +111,15 @@ impl<F: Features> Engine<F> {
         }
     }
 
-    /// It is `now`: to be called before an event is handled. What all requests of the event need of the time is found
-    /// out once.
+    /// Sets the time to `now`. To be called before each event, so that the values derived from the time are computed
+    /// once for all requests of the event.
     pub fn begin(&mut self, now: Instant) {
         self.now = now;
         self.now_us = low_us(now);
         self.late_at = now + self.limits.request_timeout;
     }
 
-    /// Gives each client that waits its share of what may be pending.
+    /// Divides the limit of pending requests among the waiting clients.
     pub fn share_pending(&mut self) {
         let share = self.limits.pending_shared / self.clients_waiting.max(1);
         self.limits.pending_max = share.max(self.limits.pending_min).min(self.pending_max);
@@ -130,26 +130,26 @@ impl<F: Features> Engine<F> {
         &self.topology.shard(shard).name
     }
 
-    /// A request for `shard` cannot be sent, for this reason.
+    /// The error for a request to `shard` that cannot be sent because of `reason`.
     #[cold]
     pub fn not_sent(&self, shard: ShardId, reason: &str) -> Lost {
         Lost::NotSent { shard: self.shard_name(shard).to_owned(), reason: reason.to_owned() }
     }
 
-    /// Queues a whole request for the connection `ix`.
+    /// Queues a whole request on link `ix`.
     #[inline(always)]
     pub fn enqueue_on(&mut self, ix: LinkIx, bytes: &[u8], asked: Asked<F>) {
         self.queue_on(ix, asked, |link, pool| link.append(bytes, pool));
     }
 
-    /// Queues the ticket of a request that was appended to the output of connection `ix` from offset `start` on.
+    /// Queues the ticket of a request that was appended to the output of link `ix` at offset `start`.
     #[inline(always)]
     pub fn push_ticket(&mut self, ix: LinkIx, start: u64, asked: Asked<F>) {
         self.queue_on(ix, asked, |_, _| start);
     }
 
-    /// Queues the ticket of a request for the connection `ix`, which `begin` appends there, if it is not there yet, and says
-    /// from which offset on. All of it with one look for the connection.
+    /// Queues the ticket of a request on link `ix`. `begin` appends the request, if that was not done before, and
+    /// returns its offset. One lookup of the link serves both.
     #[inline(always)]
     fn queue_on(
         &mut self,
@@ -164,7 +164,7 @@ impl<F: Features> Engine<F> {
             Use::Shared | Use::Replica | Use::Held | Use::Draining => {
                 (self.late_at, asked.kept.max(self.keeps))
             }
-            // What is subscribed to is known: it is asked for again without the bytes.
+            // Subscriptions are known: after a loss they are made again without the bytes.
             Use::Subscription => (self.late_at, Kept::NO),
             Use::Standby => (self.late_at, self.keeps),
             Use::Pinned | Use::Retired => (self.now + self.limits.transfer_timeout, self.keeps),
@@ -173,13 +173,13 @@ impl<F: Features> Engine<F> {
         let (command, queued_us) = (self.asking, self.now_us);
         let ticket = Ticket { conn, place, part, owner, command, kept, queued_us, start, deadline };
         if link.push(ticket) {
-            // Suspicion comes before the deadline.
+            // Suspicion precedes the deadline.
             self.check_at = self.check_at.min(self.now + self.suspect_after);
         }
         link.list(ix, &mut self.todo.links_to_send);
     }
 
-    /// The reply to the request that was begun last on the connection `ix` is late from `deadline` on.
+    /// Sets the deadline of the request that was queued last on link `ix`.
     pub fn set_deadline(&mut self, ix: LinkIx, deadline: Instant) {
         if let Some(ticket) = self.links[ix].tickets_mut().last() {
             ticket.deadline = deadline;
@@ -187,13 +187,14 @@ impl<F: Features> Engine<F> {
         self.check_at = self.check_at.min(deadline);
     }
 
-    /// Lists the connection `ix` for sending in this turn.
+    /// Lists link `ix` for sending in this turn.
     #[inline]
     pub fn list_link(&mut self, ix: LinkIx) {
         self.links[ix].list(ix, &mut self.todo.links_to_send);
     }
 
-    /// Lists the session for sending in this turn; what waits for it is counted then. One that takes nothing is not listed.
+    /// Lists the session for sending in this turn, where its output is counted. A session whose socket is full is not
+    /// listed.
     #[inline]
     pub fn list_client(&mut self, session: &mut Session<F>) {
         if session.replies.output.blocked {
@@ -204,13 +205,13 @@ impl<F: Features> Engine<F> {
         }
     }
 
-    /// Answers the request that `session` sent last.
+    /// Answers the last request of `session`.
     pub fn answer(&mut self, session: &mut Session<F>, reply: &[u8]) {
         session.replies.answer(reply, &mut self.pool);
         self.list_client(session);
     }
 
-    /// After a reply was settled: resumes its client if that was paused and has caught up.
+    /// Resumes the client of a reply that was settled, if the client was paused and has caught up.
     #[inline]
     pub fn resume_if_caught_up(&mut self, session: &mut Session<F>) {
         if session.paused
@@ -221,14 +222,14 @@ impl<F: Features> Engine<F> {
         }
     }
 
-    /// How many connections are one client's for as long as it watches keys or waits.
+    /// Number of held links.
     pub fn held_conns(&self) -> usize {
         let is_held =
             |(ix, link): &(LinkIx, &Link<F>)| link.used_by == Use::Held && !self.links.is_vacant(*ix);
         self.links.with_indexes().filter(is_held).count()
     }
 
-    /// Counts what the session holds.
+    /// Counts the memory that the session holds.
     #[inline]
     pub fn recount_client(&mut self, session: &mut Session<F>) {
         let holds = session.replies.held_bytes();
@@ -236,7 +237,7 @@ impl<F: Features> Engine<F> {
         self.memory.recount_unread(&mut session.counted.unread_bytes, session.input.bytes.len());
     }
 
-    /// Counts what the connection `ix` holds.
+    /// Counts the memory that link `ix` holds.
     #[inline]
     pub fn recount_link(&mut self, ix: LinkIx) {
         let link = &mut self.links[ix];
@@ -244,14 +245,14 @@ impl<F: Features> Engine<F> {
         self.memory.recount(&mut link.counted_bytes, holds);
     }
 
-    /// Counts what has just been queued for nodes.
+    /// Counts the bytes that were just queued for nodes.
     pub fn recount_listed_nodes(&mut self) {
         for index in 0..self.todo.links_to_send.len() {
             self.recount_link(self.todo.links_to_send[index]);
         }
     }
 
-    /// Whether a request may be read. If not, the client is resumed when it may.
+    /// Whether a request may be read. If not, the client resumes when memory is free.
     #[inline]
     pub fn has_memory_for(&mut self, session: &mut Session<F>) -> bool {
         let has_memory = self.has_memory();
@@ -261,13 +262,13 @@ impl<F: Features> Engine<F> {
         has_memory
     }
 
-    /// Whether something may be begun that will be held.
+    /// Whether work that needs memory may begin.
     #[inline]
     pub fn has_memory(&mut self) -> bool {
         !self.memory.fill(self.limits.memory_bytes_max)
     }
 
-    /// The session is not read from until there is room.
+    /// Stops reading from the session until memory is free.
     pub fn hold_up(&mut self, session: &mut Session<F>) {
         if !session.held_up {
             session.held_up = true;
@@ -279,7 +280,7 @@ impl<F: Features> Engine<F> {
         }
     }
 
-    /// Tells the driver to stop or to go on reading from `conn`.
+    /// Has the driver stop or resume reading from `conn`.
     pub fn pace(&mut self, conn: ConnId, pauses: bool) {
         self.todo.controls.push_back(match pauses {
             true => Action::Pause { conn },
@@ -293,12 +294,12 @@ impl<F: Features> Engine<F> {
         self.links[ix].fail(reason, self.now, &self.limits, &mut self.prng, &mut self.pool)
     }
 
-    /// Asks the driver to close `conn`.
+    /// Has the driver close `conn`.
     pub fn close(&mut self, conn: ConnId) {
         self.todo.controls.push_back(Action::Close { conn });
     }
 
-    /// A place for `link` among the connections.
+    /// Adds `link` and returns its index.
     pub fn add_link(&mut self, mut link: Link<F>) -> LinkIx {
         link.outgoing.keeps_all = self.keeps.is_kept();
         self.check_at = self.now;
@@ -306,18 +307,18 @@ impl<F: Features> Engine<F> {
     }
 }
 
-/// Who asks a node, and for what: a [`Ticket`] before it has its place in a queue.
+/// The owner of a request and the request's kind: a [`Ticket`] before its place in a queue is known.
 #[derive(Clone, Copy, Debug)]
 pub struct Asked<F: Features> {
-    /// The client; or what the kind of the task says.
+    /// The client. For a task, its kind defines the meaning.
     pub conn: ConnId,
-    /// Its place in that client's order.
+    /// The place in that client's order.
     pub place: u32,
-    /// Which part of a split request this is.
+    /// The fragment's number in a split request.
     pub part: u32,
-    /// Who gets the reply.
+    /// The owner of the reply.
     pub owner: Owner<F::Kind>,
-    /// The request may be asked again, on a shared connection: its bytes are kept until its reply comes.
+    /// Whether the request may be sent again, on a shared link. Then its bytes are kept until the reply comes.
     pub kept: Kept,
 }
 
@@ -327,11 +328,11 @@ impl<F: Features> Asked<F> {
         Asked { conn, place, part: 0, owner: Owner::Client, kept: Kept::NO }
     }
 
-    /// A request of ours that goes to one node, whatever it answers.
+    /// A request of ours that goes to one node. Its reply is dropped.
     pub fn by_nobody() -> Asked<F> {
         Asked { conn: NOBODY, place: 0, part: 0, owner: Owner::Nobody, kept: Kept::NO }
     }
 }
 
-/// No connection has this name when it is used: its ticket's owner says that nobody asks.
+/// The connection in a ticket without one. No lookup uses it, since the ticket's owner is nobody.
 const NOBODY: ConnId = ConnId { index: 0, generation: 0 };

@@ -1,100 +1,100 @@
-//! What the core is told and what it asks for: the whole border between it and the world.
+//! The events that the core receives and the actions that it asks for. This is its whole interface.
 
 use crate::ConnId;
 use topology::NodeId;
 
-/// A client that has just arrived.
+/// A client that has just connected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Arrival<'a> {
-    /// Its address.
+    /// The client's address.
     pub peer: &'a str,
-    /// The address of the load balancer that has told `peer` in a PROXY header; empty without a header.
+    /// The address of the load balancer that named `peer` in a PROXY header; empty without a header.
     pub named_by: &'a str,
-    /// The address at which it reached us, `ip:port`; clients of Redis Cluster are told to come back to it. Of a unix
-    /// socket, its path and `:0`. Empty if it is not known.
+    /// The local address of the connection, `ip:port`. Clients of Redis Cluster are told to connect to it. For a unix
+    /// socket, its path and `:0`. Empty if unknown.
     pub local: &'a str,
-    /// The number of its socket, for CLIENT LIST; -1 if it has none.
+    /// The number of the socket, for CLIENT LIST; -1 if there is none.
     pub descriptor: i32,
-    /// The number of the listener by which it came: features may have a policy for it.
+    /// The number of the listener. Features may have a policy for it.
     pub listener: u16,
 }
 
 impl<'a> Arrival<'a> {
-    /// A client of which nothing is known but its address.
+    /// A client of which only the address is known.
     pub fn of(peer: &'a str) -> Arrival<'a> {
         Arrival { peer, named_by: "", local: "", descriptor: -1, listener: 0 }
     }
 }
 
-/// What happened on a connection.
+/// A change of one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event<'a> {
-    /// The connection that an [`Action::Connect`] asked for is there.
+    /// A connection that [`Action::Connect`] asked for is open.
     Connected {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
     /// Bytes arrived.
     Received {
-        /// Where.
+        /// The connection.
         conn: ConnId,
         /// At least one.
         bytes: &'a [u8],
     },
-    /// A connection that took less than it was offered takes bytes again.
+    /// A connection that took fewer bytes than offered is ready for more.
     Writable {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// The other side will send no more; it may still read.
+    /// The other side has closed its sending half; it may still read.
     Ended {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// The connection is gone, or was never made. The driver has forgotten it.
+    /// The connection is gone, or could not be opened. The driver has forgotten it.
     Closed {
-        /// Which.
+        /// The connection.
         conn: ConnId,
-        /// Why, for logs and error replies.
+        /// The reason, for logs and error replies.
         reason: &'a str,
     },
 }
 
-/// What is to be done now. The order matters only within one connection.
+/// A step for the driver to take now. Order matters only within one connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Action<'a> {
     /// Open a connection to `node` and call it `conn`; answered by `Connected` or `Closed`.
     Connect {
-        /// Its name from now on.
+        /// The name of the new connection.
         conn: ConnId,
-        /// Where to.
+        /// The node.
         node: NodeId,
     },
-    /// Offer `bytes`; how many were taken goes to the core before anything else does.
+    /// Offer `bytes` to the socket. The core learns how many were taken before it does anything else.
     Send {
-        /// Where.
+        /// The connection.
         conn: ConnId,
-        /// What waits to leave; begins with the bytes that were not taken the last time.
+        /// Bytes to send, beginning with those that were not taken last time.
         bytes: &'a [u8],
     },
     /// Stop reading from the connection until `Resume`.
     Pause {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// Read again.
+    /// Resume reading.
     Resume {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// Tell the other side that nothing more will come (shut down the sending half); go on reading.
+    /// Close the sending half (shutdown) and go on reading.
     Finish {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
-    /// Close it. No event of it may follow.
+    /// Close the connection. No event of it may follow.
     Close {
-        /// Which.
+        /// The connection.
         conn: ConnId,
     },
 }

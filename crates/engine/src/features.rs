@@ -1,42 +1,42 @@
-//! What is left open here, and filled in by who adds features: the types that these keep with a session, and their tasks.
+//! The types that features add to the engine: their tasks, and the state that they keep with sessions and links.
 
 use std::fmt::Debug;
 
 /// The types of features.
 pub trait Features: Copy + Debug + 'static {
-    /// Names a task that makes a reply of what nodes answer.
+    /// Names a task that makes one reply of the nodes' replies.
     type Task: Copy + Debug + PartialEq + Eq;
-    /// What features keep of a session.
+    /// State of features in a session.
     type Session: Debug + Default;
-    /// The kinds of tasks that ask nodes something by themselves.
+    /// Kinds of tasks that send requests of their own to nodes.
     type Kind: Copy + Debug + PartialEq + Eq;
-    /// What is known of what a request asks for, for the statistics.
+    /// The kind of a request, for the statistics.
     type Command: Copy + Debug;
-    /// Nothing is asked for.
+    /// The command of no request.
     const NO_COMMAND: Self::Command;
-    /// What features keep of a link.
+    /// State of features in a link.
     type Link: Debug + Default;
 
-    /// What nodes must show before they get requests.
+    /// The proof that a node must give before it gets requests.
     type Proof: Proof;
 
-    /// The link's connection is gone, or was given up: what was known of it holds no more.
+    /// Resets the state of a link whose connection is gone or was given up.
     fn end_link(features: &mut Self::Link);
 }
 
-/// What a node must show on a new connection before it gets requests.
+/// The proof that a node must give on a new connection before it gets requests.
 pub trait Proof: Debug + Default {
-    /// The request that asks for it; none if there is nothing to show.
+    /// The request that asks for the proof; empty if none is needed.
     fn request(&self) -> &'static [u8];
 
-    /// How many replies there are to it.
+    /// Number of replies to that request.
     fn replies(&self) -> usize;
 
-    /// Whether `reply` shows it; else what is wrong, in words for clients and operators.
+    /// Checks whether `reply` is the proof. The error says what is wrong, in words for clients and operators.
     fn check(&self, reply: &[u8]) -> Result<(), String>;
 }
 
-/// Nothing is to be shown.
+/// No proof is needed.
 impl Proof for () {
     fn request(&self) -> &'static [u8] {
         b""
@@ -51,7 +51,7 @@ impl Proof for () {
     }
 }
 
-/// Nothing is added here.
+/// No features.
 #[cfg(test)]
 #[derive(Clone, Copy, Debug)]
 pub enum None {}

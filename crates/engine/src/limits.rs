@@ -1,11 +1,13 @@
-//! The bounds of one worker's clients and links, each with what happens when it is reached.
+//! The limits of one worker's clients and links, each with its effect.
 //!
 //! Two of them shape the flow:
 //!
-//! - A client may have as many requests pending as fill 1 MiB with replies of the size that it got lately, 1,024 at most. Above that
-//!   it is not read from until it caught up half-way. So a client that asks for a thousand large values gets them a few at a time, and
-//!   one that asks for a thousand small ones in one go.
-//! - A client that does not read is closed with 64 MiB waiting for it, as Redis's `client-output-buffer-limit` would.
+//! - Pending requests. Their replies, estimated from the client's recent ones, may fill 1 MiB; at most 1,024 requests
+//!   may
+//!   be pending. Above the limit, the worker does not read from the client until half of them are answered. So a client
+//!   gets a thousand large values a few at a time, and a thousand small ones in one go.
+//! - Unread replies. A client that does not read is closed once 64 MiB wait for it, as with Redis's
+//!   `client-output-buffer-limit`.
 
 use resp::reply::ReplyLimits;
 use resp::request::RequestLimits;
@@ -15,86 +17,85 @@ use stdx::Instant;
 /// See the module.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Bounds on one request.
+    /// Limits of one request.
     pub request: RequestLimits,
-    /// Bounds on one reply.
+    /// Limits of one reply.
     pub reply: ReplyLimits,
-    /// Bytes of one request as a whole. More is a protocol error.
+    /// Bytes of one request as a whole. A longer request is a protocol error.
     pub request_bytes_max: usize,
-    /// Bytes of one reply as a whole. More closes the connection to the node.
+    /// Bytes of one reply as a whole. A longer reply closes the link.
     pub reply_bytes_max: usize,
-    /// Requests of one client that may be pending at once. Above it the client is not read from. The core lowers it
-    /// while several clients wait: see `pending_shared`.
+    /// Requests that one client may have pending. Above it, the worker does not read from the client. The core lowers
+    /// this limit while several clients wait: see `pending_shared`.
     pub pending_max: usize,
-    /// Requests of all clients together that may be pending before those with deep pipelines get less than
-    /// `pending_max`: a node works through what is in flight in order, so that each of them makes all others wait.
+    /// Requests that all clients together may have pending before clients with deep pipelines get less than
+    /// `pending_max`. A node answers requests in order, so each request in flight delays all later ones.
     pub pending_shared: usize,
-    /// But so many of each client may always be pending: fewer would cost throughput.
+    /// Requests that each client may always have pending; fewer would cost throughput.
     pub pending_min: usize,
-    /// Bytes of replies that one client may have on the way, estimated from the size of its last replies. Above it
-    /// the client is not read from. A single reply may be larger.
+    /// Bytes of replies that one client may have pending, estimated from the size of its recent replies. Above it, the
+    /// worker does not read from the client. A single reply may be larger.
     pub pending_bytes_max: usize,
-    /// Replies that wait for one client in bytes. Above it the client is closed: Redis's
-    /// `client-output-buffer-limit normal`, hard. One single reply may be larger.
+    /// Bytes of replies that may wait for one client. Above it, the client is closed, as by Redis's hard
+    /// `client-output-buffer-limit normal`. A single reply may be larger.
     pub output_bytes_max: usize,
-    /// The soft limit: with more than this waiting, a client that takes not one byte for `output_stall` is closed.
+    /// The soft limit: a client with more bytes waiting that takes none for `output_stall` is closed.
     pub output_bytes_soft: usize,
     /// See `output_bytes_soft`.
     pub output_stall: Duration,
-    /// Requests in flight to one node over one connection. Above it requests are refused at once.
+    /// Requests in flight on one link. Above it, requests are refused at once.
     pub in_flight_max: usize,
-    /// Bytes that wait to be sent to one node. Above it requests are refused at once.
+    /// Bytes that wait to be sent on one link. Above it, requests are refused at once.
     pub link_output_bytes_max: usize,
-    /// Bytes of requests and replies that one worker may hold. Above half of it requests are not read.
+    /// Bytes of requests and replies that one worker may hold. Above half of it, requests are not read.
     pub memory_bytes_max: usize,
-    /// While requests are not read since too much is held, a client that has not moved what it holds for so long may be
-    /// closed.
+    /// While requests are not read for lack of memory, a client whose bytes have not moved for this time may be closed.
     pub memory_patience: Duration,
-    /// Buffers that a worker keeps for its next connections: enough for a burst.
+    /// Buffers that a worker keeps for later connections: enough for a burst.
     pub spare_buffers_max: usize,
-    /// Requests that wait for one node, or that it may be asked again, lie in pieces of so many bytes: a buffer that
-    /// doubles for more would be copied, and leave as much as it holds behind.
+    /// Size of the buffers for requests that wait for one node or may be sent again. A buffer that doubled instead
+    /// would be copied and would leave its old memory behind.
     pub piece_bytes_max: usize,
-    /// A request or reply of more bytes, of which not all have come, is large: it gets a connection of its own.
+    /// An incomplete request or reply of more bytes is large: it gets a link of its own.
     pub large_bytes: usize,
-    /// Clients of one worker that may have connections of their own at once. More wait in line.
+    /// Clients of one worker that may have pinned links at the same time. Further clients wait.
     pub pinned_clients_max: usize,
-    /// Bytes that a client may send behind a request that waits for an element. With more, it is not read from: only then
-    /// its end is not seen before it was answered.
+    /// Bytes that a client may send behind a request that waits for an element. With more, the worker stops reading
+    /// from the client. Only then does it not see the client's end before the request is answered.
     pub waiting_input_bytes_max: usize,
-    /// Bytes of a large transfer that may wait for its receiver: above it no more is read from its sender.
+    /// Bytes of a large transfer that may wait for its receiver. Above it, the worker does not read from the sender.
     pub relay_bytes_max: usize,
-    /// Bytes of large replies that may be passed over on a shared connection within a second or so; with more to come,
-    /// another takes its place. It bounds how long others wait behind large replies that nobody expected.
+    /// Bytes of large replies that may be skipped on a shared link within about a second. If more are to come, another
+    /// link takes its place. This bounds how long requests wait behind unexpected large replies.
     pub pass_over_bytes_max: usize,
-    /// The same as `request_timeout` on a connection of a client's own. Nobody else waits behind it, and a node that puts a
-    /// large reply together is silent for long.
+    /// Request timeout on a pinned link. No other client waits behind it, and a node that prepares a large reply is
+    /// silent for long.
     pub transfer_timeout: Duration,
-    /// A pinned connection that nobody has used for so long is closed.
+    /// A pinned link that was unused for this time is closed.
     pub pinned_idle: Duration,
-    /// From the wish to connect to a node to its PONG.
+    /// Time from the decision to connect to a node until its PONG.
     pub connect_timeout: Duration,
-    /// How long a node may be silent on a connection on which something is in flight. Then what was sent so long ago is
-    /// late: its outcome is unknown.
+    /// Request timeout: the time for which a node may be silent on a link with requests in flight. Requests sent that
+    /// long ago are then late, and their outcome is unknown.
     pub request_timeout: Duration,
-    /// A request that was sent is late after so many timeouts, however much its node sends meanwhile.
+    /// Number of timeouts after which a request is late, however much its node sends meanwhile.
     pub request_timeouts_max: u32,
-    /// The slowest reply for which that is put off: one of so many bytes gets a second more.
+    /// The slowest large reply that extends this bound: each second allows for this many more bytes.
     pub transfer_bytes_per_s_min: u64,
-    /// A connection to a node that was silent for this long is asked for a PONG.
+    /// A link on which the node was silent for this time gets a PING.
     pub probe_after: Duration,
-    /// First wait after a failed attempt to connect to a node; doubles up to `backoff_max`, with full jitter.
+    /// Wait after the first failed attempt to connect to a node. It doubles up to `backoff_max`, with full jitter.
     pub backoff_min: Duration,
     /// See `backoff_min`.
     pub backoff_max: Duration,
-    /// Time for a request that has begun to arrive, plus a second for each KiB of it.
+    /// Time for the rest of a request that has begun to arrive, plus a second for each KiB of it.
     pub half_request_timeout: Duration,
-    /// How long a client that was told of its error may still send before the connection goes away; closing at once
-    /// would destroy the error text on its way.
+    /// Time in which a client may still send after its final error, before the connection closes. An immediate close
+    /// would destroy the error on its way.
     pub linger: Duration,
 }
 
-/// Larger buffers are freed and not kept for the next.
+/// Larger buffers are freed instead of kept.
 pub const SPARE_BUFFER_BYTES_MAX: usize = 64 << 10;
 
 impl Default for Limits {
@@ -116,11 +117,11 @@ impl Default for Limits {
             memory_bytes_max: 1 << 30,
             memory_patience: Duration::from_secs(2),
             spare_buffers_max: 256,
-            // Each is one system call, for which the node wakes.
+            // Each piece is one system call, for which the node wakes.
             piece_bytes_max: 1 << 20,
             large_bytes: 64 << 10,
             pinned_clients_max: 32,
-            // A few requests, and no more than 32 MiB for all who wait.
+            // A few requests, and at most 32 MiB for all clients that wait.
             waiting_input_bytes_max: 16 << 10,
             relay_bytes_max: 128 << 10,
             pass_over_bytes_max: 1 << 20,
@@ -140,30 +141,31 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// After a silence of this a connection with something in flight is suspect. A quarter of a request's time leaves the
-    /// others to find out and to ask again.
+    /// Silence after which a link with requests in flight is suspect. At a quarter of the request timeout, the rest is
+    /// enough to find out and to send the requests again.
     #[inline]
     pub fn suspect_after(&self) -> Duration {
         self.request_timeout / 4
     }
 
-    /// When a request that is not late before `deadline` is late, whatever comes, if its node may be silent for `silence_max`.
+    /// The instant at which a request with this `deadline` is late despite progress, if its node may be silent for
+    /// `silence_max`.
     #[inline]
     pub fn over_at(&self, deadline: Instant, silence_max: Duration) -> Instant {
         deadline + silence_max.saturating_mul(self.request_timeouts_max.saturating_sub(1))
     }
 
-    /// A worker that comes so much later to its turn than it wished was itself stopped, or had too much to do: what it did not
-    /// see meanwhile says nothing about nodes.
+    /// A worker whose turn begins this much later than planned was stopped or overloaded. Events that it missed
+    /// meanwhile say nothing about nodes.
     #[inline]
     pub fn stall_min(&self) -> Duration {
         self.request_timeout / 10
     }
 
-    /// How much longer than others a transfer of `bytes` may take.
+    /// The additional time for a transfer of `bytes`.
     #[inline]
     pub fn transfer_time(&self, bytes: usize) -> Duration {
-        // In 64 bits: 18 GB are more than is held.
+        // In 64 bits: 18 GB are more than is ever held.
         Duration::from_nanos(
             (bytes as u64).saturating_mul(1_000_000_000) / self.transfer_bytes_per_s_min.max(1),
         )

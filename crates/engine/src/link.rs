@@ -1,5 +1,5 @@
-//! One connection to a node and the tickets of what is in flight on it: the connection that all clients of the worker
-//! share, or one that is pinned to a single client for a large transfer.
+//! One connection to a node and the tickets of its requests in flight. All clients of the worker share the connection,
+//! or one client has it pinned for a large transfer.
 //!
 //! ```text
 //!             connect        connected, greeting sent       PONG, and proof
@@ -8,18 +8,19 @@
 //!      └──── refused, closed, no answer in time ──┴──────────────────┘
 //! ```
 //!
-//! Requests that come while a node is being connected to for the first time, or again after a healthy connection was
-//! lost, wait for the outcome. After a failure they are refused at once until a PONG has come: a dead node must not
-//! cost anybody time. Replies match tickets by order alone, so a ticket stays in the queue until its reply came or the
-//! connection is gone, also when its client has long been told that the time was up.
+//! Requests wait for the outcome of the first attempt to connect, and of the attempt after a healthy connection was
+//! lost. After a failed attempt they are refused at once (`TRYAGAIN`) until a PONG comes: a dead node must not cost
+//! clients time. Attempts continue after a jittered pause of 10 ms to 1 s.
 //!
-//! The greeting makes the connection what its profile wants (`HELLO 3`, `SELECT 3`) and ends with a PING. If the node answers an error to
-//! it, clients of the profile are told the error as the reason why the shard is down for them. A request whose time is up leaves a
-//! tombstone in the queue, so that a late reply never meets another request. Bytes that no ticket waits for close the connection.
+//! Replies match tickets by order alone. So a ticket stays in the queue until its reply comes or the connection is
+//! gone. If the request times out before, its ticket becomes a tombstone: the late reply never meets another request.
+//! Bytes without a ticket close the connection.
 //!
-//! While a node is down, requests for it are refused at once (`TRYAGAIN`). Attempts to connect go on with a jittered pause of 10 ms to
-//! 1 s. A connection counts as healthy after a second. Reads that were in flight on a healthy one that was lost are asked again on the
-//! next, once.
+//! The greeting gives the connection its profile (`HELLO 3`, `SELECT 3`) and ends with a PING. If the node answers an
+//! error, clients of the profile get this error as the reason why the shard is unavailable to them.
+//!
+//! A connection counts as healthy after a second. If a healthy connection is lost, its reads in flight are sent again
+//! on the next one, once.
 
 pub mod greeting;
 pub mod kept;
@@ -48,36 +49,36 @@ use std::time::Duration;
 use stdx::{BufferPool, Instant, Prng, append};
 use topology::{NodeId, ShardId};
 
-/// What waits for one reply.
+/// The owner of one reply in flight.
 #[derive(Clone, Copy, Debug)]
 pub struct Ticket<F: Features> {
-    /// Who asked: a client's connection.
+    /// The connection of the client that asked.
     pub conn: ConnId,
-    /// Its place in that client's order.
+    /// The place in that client's order.
     pub place: u32,
-    /// Which part of a split request this is.
+    /// The fragment's number in a split request.
     pub part: u32,
-    /// Who gets the reply.
+    /// The owner of the reply.
     pub owner: Owner<F::Kind>,
-    /// What was asked for, for the statistics.
+    /// The command, for the statistics.
     pub command: F::Command,
-    /// The request may be asked again, if it is still kept: see [`Link::kept_request`].
+    /// Whether the request may be sent again, if its bytes are still kept: see [`Link::kept_request`].
     pub kept: Kept,
-    /// When it was queued: the low bits of the microseconds, see [`crate::engine::low_us`].
+    /// When the request was queued: the low bits of the microseconds, see [`crate::engine::low_us`].
     pub queued_us: u32,
-    /// Offset of the request's first byte in all that was ever queued on this connection.
+    /// Offset of the request's first byte among all bytes that were ever queued on this connection.
     pub start: u64,
-    /// The reply is not late before: see `silence.rs`.
+    /// The earliest instant at which the reply is late: see `silence.rs`.
     pub deadline: Instant,
 }
 
 impl<F: Features> Ticket<F> {
-    /// Whether `conn` names a client, who waits or has waited.
+    /// Whether `conn` names a client that waits or has waited.
     pub fn is_of_client(&self) -> bool {
         matches!(self.owner, Owner::Client | Owner::Late)
     }
 
-    /// Nobody waits for the reply any more.
+    /// Has the reply dropped when it comes.
     pub fn discard(&mut self) {
         self.owner = match self.owner {
             Owner::Client | Owner::Late => Owner::Late,
@@ -87,186 +88,188 @@ impl<F: Features> Ticket<F> {
     }
 }
 
-/// Who gets a reply.
+/// The owner of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owner<K> {
-    /// A client: it goes to the client's place, or into what makes the reply there.
+    /// A client. The reply goes to the client's place, or to the task that fills it.
     Client,
-    /// A task of this kind, which the ticket's `conn` names, or what the kind says.
+    /// A task of this kind. The ticket's `conn` names the task, unless the kind gives it another meaning.
     Task(K),
-    /// The client that `conn` names does not wait any more: the reply is consumed and forgotten. (A tombstone.)
+    /// The client in `conn`, which no longer waits. The reply is dropped (a tombstone).
     Late,
-    /// It says that a command waits for EXEC, and nobody needs to know: EXEC will say more. `part` is how many such
-    /// replies the ticket stands for beside this one.
+    /// Nobody needs the reply, which says that a command waits for EXEC: the reply to EXEC says more. The ticket stands
+    /// for `part` more replies of this kind.
     Queued,
-    /// Nobody ever waited, or does not any more.
+    /// Nobody. The reply is dropped.
     Nobody,
 }
 
-/// How far the connection has come.
+/// The state of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
-    /// There is none; the next attempt is at `until`.
+    /// There is no connection.
     Waiting {
-        /// Then.
+        /// The instant of the next attempt.
         until: Instant,
     },
-    /// Asked for.
+    /// The connection was asked for.
     Connecting {
         /// Its name.
         conn: ConnId,
-        /// Given up then.
+        /// The end of the attempt.
         deadline: Instant,
     },
-    /// It is there, and its greeting is on its way.
+    /// The connection is open, and its greeting is in flight.
     Probing {
         /// Its name.
         conn: ConnId,
-        /// Given up then.
+        /// The end of the attempt.
         deadline: Instant,
         /// Bytes of the greeting that the driver has not taken yet.
         unsent: usize,
-        /// Replies to it that are still to come.
+        /// Replies to the greeting that are still to come.
         unanswered: usize,
     },
     /// Requests flow.
     Ready {
         /// Its name.
         conn: ConnId,
-        /// From when on.
+        /// The instant from which requests flow.
         since: Instant,
     },
 }
 
-/// Who uses a connection.
+/// The users of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Use {
-    /// All clients; it is made again when it is lost.
+    /// All clients. After a loss the link connects again.
     Shared,
-    /// One client at a time, for large transfers; it is made when one is needed, and not again by itself.
+    /// One client at a time, for large transfers. The link is made on demand and does not connect again by itself.
     Pinned,
-    /// All clients, for messages: see `pubsub.rs`. It is made again when it is lost, as long as there is a topic.
+    /// All clients, for messages: see `pubsub.rs`. The link connects again as long as there is a topic.
     Subscription,
-    /// One client for as long as it watches keys or waits for an element: see `held.rs`.
+    /// One client that watches keys or waits for an element: see `held.rs`.
     Held,
-    /// All clients, for what they read from a replica: see `replicas.rs`. It is made again when it is lost.
+    /// All clients, for reads from a replica: see `replicas.rs`. After a loss the link connects again.
     Replica,
-    /// Those whose requests were in flight when another connection took its place: see `retire.rs`.
+    /// Clients whose requests were in flight when another connection replaced this one: see `retire.rs`.
     Retired,
-    /// Those whose requests were in flight when its node lost its task (see `topology_update.rs`), or when it was suspected (see
-    /// `suspect.rs`). It is closed afterwards.
+    /// Clients whose requests were in flight when the node lost its role (see `topology_update.rs`) or became suspect
+    /// (see `suspect.rs`). The link is closed afterwards.
     Draining,
-    /// Nobody yet: if its node answers, it takes the place of a shared one that is suspect. It is not made again.
+    /// Nobody yet. If the node answers, this link replaces a suspect shared one. It does not connect again.
     Standby,
 }
 
-/// What the log was told of a node. More is told, less is not.
+/// The worst that the log has said of a node. Only a higher value is logged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Reported {
     #[default]
     /// Nothing.
     Nothing,
-    /// It cannot be used.
+    /// The node cannot be used.
     Down,
-    /// It answers, and cannot be meant.
+    /// The node answers, but is not the node that is meant.
     Refused,
 }
 
 impl Use {
-    /// Whether those whose requests are in flight there send nothing else before these were answered: see `retire.rs`.
+    /// Whether clients with requests in flight here send nothing elsewhere until these are answered: see `retire.rs`.
     pub fn has_barriers(self) -> bool {
         matches!(self, Use::Retired | Use::Draining)
     }
 }
 
-/// One connection to a node, or the wish for one.
+/// One connection to a node, or the plan for one.
 #[derive(Debug)]
 pub struct Link<F: Features> {
-    /// The shard that the node was of when it was connected to.
+    /// The shard of the node when it was connected to.
     pub shard: ShardId,
     /// The node at the other end.
     pub node: NodeId,
-    /// Who uses it.
+    /// The users of the connection.
     pub used_by: Use,
-    /// What those have chosen alike.
+    /// The connection profile that its users share.
     pub profile: ProfileId,
-    /// How it begins.
+    /// Greeting and proof.
     pub handshake: Handshake<F>,
     /// See [`State`].
     pub state: State,
-    /// How the last attempts to connect went.
+    /// Results of the last attempts to connect.
     pub attempts: Attempts,
-    /// What comes.
+    /// Input from the node.
     pub incoming: Incoming,
-    /// What goes out.
+    /// Output to the node.
     pub outgoing: Outgoing,
-    /// The requests that wait for their replies.
+    /// Requests that wait for their replies.
     in_flight: InFlight<F>,
-    /// What is in flight is late then, whatever comes.
+    /// The instant from which all requests in flight are late despite progress.
     pub late_at_most: Instant,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     pub counted_bytes: usize,
-    /// When something last came from the node.
+    /// The instant of the last progress.
     moved_at: Instant,
-    /// When it was suspected last.
+    /// The instant of the last suspicion.
     suspected_at: Instant,
-    /// What features keep of it.
+    /// State of features.
     pub features: F::Link,
 }
 
-/// How a connection begins.
+/// The beginning of a connection.
 #[derive(Debug)]
 pub struct Handshake<F: Features> {
-    /// What is said first.
+    /// The first requests.
     pub greeting: Greeting,
-    /// What its node must show once that was answered.
+    /// The proof that the node must give after the greeting.
     pub proof: F::Proof,
-    /// It was asked for that.
+    /// Whether the node was asked for the proof.
     is_proving: bool,
 }
 
-/// How the last attempts to connect went.
+/// Results of the last attempts to connect.
 #[derive(Debug, Default)]
 pub struct Attempts {
-    /// Why the last one failed; the text that clients see while the node is down.
+    /// Why the last attempt failed. Clients see this text while the node is down.
     pub reason: String,
-    /// Attempts that failed one after another.
+    /// Number of attempts that failed in a row.
     pub failures: u32,
-    /// What the log was told of the node since it was up.
+    /// The worst that the log has said of the node since it was up.
     pub reported: Reported,
 }
 
-/// What comes from a node: the unfinished reply, and how it is read.
+/// Input from a node: the unfinished reply and the state of its reader.
 #[derive(Debug, Default)]
 pub struct Incoming {
     bytes: Vec<u8>,
     scanner: reply::Scanner,
-    /// How many elements the array still has that is being passed on without its header. Pinned connections only.
+    /// Elements still to come of an array that is passed on without its header. Pinned links only.
     pub elements: Option<usize>,
-    /// Bytes that were passed over lately.
+    /// Bytes that were skipped recently.
     pub passed_over_bytes: usize,
-    /// The rest of the reply at the front is for nobody: it is passed over as it comes.
+    /// Whether the rest of the reply at the front is skipped as it comes.
     pub passes_over: bool,
-    /// The unfinished reply is large, and is held until it is whole.
+    /// Whether the unfinished reply is large and held until it is complete.
     pub holds_reply: bool,
-    /// Not read from, since what it brings cannot be passed on now. Pinned connections only.
+    /// Whether reading has stopped because the input cannot be passed on now. Pinned links only.
     pub paused: bool,
-    /// What was read does not suffice to go on. Pinned connections only.
+    /// Whether the input read so far is not enough to continue. Pinned links only.
     pub starved: bool,
 }
 
-/// What goes out to a node.
+/// Output to a node.
 #[derive(Debug, Default)]
 pub struct Outgoing {
-    /// Requests: what waits to be sent, and what was sent, from the first unanswered one on, if there may be need to ask again.
+    /// Bytes of requests that wait to be sent. Sent bytes follow from the first unanswered request on, if they may be
+    /// needed again.
     outbox: Outbox,
-    /// All requests are kept, however long: their node may decline them. What that takes counts as memory in use.
+    /// Whether all requests are kept, however long, because the node may decline them. Kept bytes count as memory in
+    /// use.
     pub keeps_all: bool,
-    /// A request that may be asked again waits to be sent.
+    /// Whether a request that may be sent again waits to be sent.
     keeps_unsent: bool,
     /// Listed for sending in this turn.
     pub listed: bool,
-    /// The driver took less than it was offered and has not yet said that it takes more.
+    /// The driver took fewer bytes than offered and has not yet reported that it takes more.
     pub blocked: bool,
 }
 
@@ -274,9 +277,9 @@ pub struct Outgoing {
 #[derive(Debug)]
 struct InFlight<F: Features> {
     tickets: VecDeque<Ticket<F>>,
-    /// Where the last request begins that was redirected here, as [`Ticket::start`] says it.
+    /// Offset of the last request that was redirected here, as in [`Ticket::start`].
     redirected_at: Option<u64>,
-    /// How many tickets at the front were told that their time was up.
+    /// Number of tickets at the front that have expired.
     expired: usize,
 }
 
@@ -286,11 +289,11 @@ impl<F: Features> Default for InFlight<F> {
     }
 }
 
-/// An idle connection keeps room for so many tickets.
+/// Tickets for which an idle connection keeps room.
 const TICKETS_KEPT: usize = 1024;
 
 impl<F: Features> Link<F> {
-    /// A node that was not connected to yet, and is to be at once.
+    /// A link to a node that was not connected to yet. It connects at once.
     pub fn new(
         (shard, node): (ShardId, NodeId),
         used_by: Use,
@@ -316,7 +319,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Its connection, if there is one or one is being made.
+    /// The name of its connection, if it is open or being opened.
     pub fn conn(&self) -> Option<ConnId> {
         match self.state {
             State::Waiting { .. } => None,
@@ -326,7 +329,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Whether a request may be queued now; else why not.
+    /// Whether a request may be queued now. The error says why not.
     #[inline]
     pub fn admit(&self, limits: &Limits) -> Result<(), &str> {
         if !self.is_ready() && self.attempts.failures > 0 {
@@ -341,14 +344,14 @@ impl<F: Features> Link<F> {
         Ok(())
     }
 
-    /// The place to append `len` bytes of a request to, for which there is room, and the offset at which it begins (for its
+    /// The buffer for a request, with room for `len` bytes, and the offset at which the request begins (for its
     /// ticket).
     pub fn tail(&mut self, len: usize, pool: &mut BufferPool) -> (&mut Vec<u8>, u64) {
         let start = self.outgoing.outbox.end();
         (self.outgoing.outbox.tail(len, pool), start)
     }
 
-    /// Appends a request, or a part of it. Returns the offset at which that begins.
+    /// Appends a request or a part of one. Returns its offset.
     #[inline]
     pub fn append(&mut self, bytes: &[u8], pool: &mut BufferPool) -> u64 {
         let (tail, start) = self.tail(bytes.len(), pool);
@@ -356,8 +359,8 @@ impl<F: Features> Link<F> {
         start
     }
 
-    /// The same for the start of a request of `args` arguments: all that is before the second one. `name` is the first, as
-    /// it came.
+    /// Appends the start of a request of `args` arguments: the header and the first argument `name`, encoded as it
+    /// came.
     #[inline]
     pub fn append_start(&mut self, name: &[u8], args: usize, pool: &mut BufferPool) -> u64 {
         let (tail, start) = self.tail(HEADER_BYTES_MAX + name.len(), pool);
@@ -366,12 +369,12 @@ impl<F: Features> Link<F> {
         start
     }
 
-    /// The offset at which a request begins that is appended now.
+    /// The offset of a request that is appended now.
     pub fn end(&self) -> u64 {
         self.outgoing.outbox.end()
     }
 
-    /// Bytes that are held here: of requests, of an unfinished reply, and of what is known of each request in flight.
+    /// Memory in use by requests, an unfinished reply and tickets.
     pub fn held_bytes(&self) -> usize {
         let tickets = self.in_flight.tickets.len() * size_of::<Ticket<F>>();
         self.outgoing.outbox.unsent_len()
@@ -380,14 +383,14 @@ impl<F: Features> Link<F> {
             + tickets
     }
 
-    /// Gives back what an idle connection need not own.
+    /// Frees the buffers that an idle connection does not need.
     pub fn shrink(&mut self) {
         if self.in_flight.tickets.is_empty() && self.in_flight.tickets.capacity() > TICKETS_KEPT {
             self.in_flight.tickets = VecDeque::new();
         }
     }
 
-    /// What its requests are counted for, and what they hold.
+    /// Bytes of requests as counted, and as held by the buffers.
     pub fn account_of_outbox(&self) -> (usize, usize) {
         self.outgoing.outbox.account()
     }
@@ -397,7 +400,8 @@ impl<F: Features> Link<F> {
         self.outgoing.outbox.unsent_len()
     }
 
-    /// Queues the ticket of the request that was just appended. True if it is the only one: then its deadline counts.
+    /// Queues the ticket of the request that was just appended. Returns whether it is the only one: its deadline then
+    /// counts.
     #[inline]
     pub fn push(&mut self, ticket: Ticket<F>) -> bool {
         self.outgoing.keeps_unsent |= ticket.kept.is_kept();
@@ -405,7 +409,7 @@ impl<F: Features> Link<F> {
         self.in_flight.tickets.len() == 1
     }
 
-    /// Lists this connection, which is number `ix`, for sending, or at least for being counted.
+    /// Lists this connection, whose index is `ix`, for sending, or at least for counting.
     #[inline]
     pub fn list(&mut self, ix: LinkIx, links_to_send: &mut Vec<LinkIx>) {
         if !self.outgoing.listed {
@@ -414,22 +418,22 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// The request whose ticket is `number` behind the one at the front, if it may be asked again and is kept.
+    /// The request of the ticket `number` places behind the front, if it may be sent again and is kept.
     pub fn kept_request(&self, number: usize) -> Option<Vec<u8>> {
         self.kept_until(self.in_flight.tickets.get(number)?, self.in_flight.tickets.get(number + 1))
     }
 
-    /// The request of `ticket`, which was taken from the front a moment ago, if it may be asked again and is kept.
+    /// The request of `ticket`, which was just taken from the front, if it may be sent again and is kept.
     pub fn kept_request_of(&self, ticket: &Ticket<F>) -> Option<Vec<u8>> {
         self.kept_until(ticket, self.in_flight.tickets.front())
     }
 
-    /// The request of the ticket that [`Link::expire`] would take, if it may be asked again and is kept.
+    /// The request of the next ticket for [`Link::expire`], if it may be sent again and is kept.
     pub fn kept_late_request(&self) -> Option<Vec<u8>> {
         self.kept_request(self.in_flight.expired)
     }
 
-    /// The request of `ticket`, before which `next` begins, if it may be asked again and is kept.
+    /// The request of `ticket`, which `next` follows, if it may be sent again and is kept.
     fn kept_until(&self, ticket: &Ticket<F>, next: Option<&Ticket<F>>) -> Option<Vec<u8>> {
         if !self.is_kept(ticket) {
             return None;
@@ -438,12 +442,12 @@ impl<F: Features> Link<F> {
         Some(self.outgoing.outbox.copy(ticket.start, end))
     }
 
-    /// Whether the request of `ticket` may be asked again and is kept.
+    /// Whether the request of `ticket` may be sent again and is kept.
     pub fn is_kept(&self, ticket: &Ticket<F>) -> bool {
         ticket.kept.is_kept() && ticket.start >= self.outgoing.outbox.kept_from()
     }
 
-    /// Forgets what was kept of requests that are answered.
+    /// Drops kept bytes of requests that are answered.
     pub fn forget_answered(&mut self, pool: &mut BufferPool) {
         if self.outgoing.outbox.kept_len() > 0 {
             let first = self.in_flight.tickets.front().map_or(u64::MAX, |ticket| ticket.start);
@@ -451,22 +455,22 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// What is in flight, from the one whose reply comes next.
+    /// The tickets in flight, in the order of their replies.
     pub fn tickets(&self) -> impl Iterator<Item = &Ticket<F>> {
         self.in_flight.tickets.iter()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn tickets_mut(&mut self) -> impl Iterator<Item = &mut Ticket<F>> {
         self.in_flight.tickets.iter_mut()
     }
 
-    /// The request that was queued last was redirected here.
+    /// Notes that the request that was queued last was redirected here.
     pub fn note_redirected(&mut self) {
         self.in_flight.redirected_at = self.in_flight.tickets.back().map(|ticket| ticket.start);
     }
 
-    /// What is in flight and was redirected here, with their places in that order. Where there are none, nothing is looked through.
+    /// Tickets in flight of redirected requests, with their positions. If there are none, no ticket is searched.
     pub fn redirected(&self) -> impl Iterator<Item = (usize, &Ticket<F>)> {
         let last = self.in_flight.redirected_at;
         let until_last = move |ticket: &Ticket<F>| last.is_some_and(|last| ticket.start <= last);
@@ -475,7 +479,7 @@ impl<F: Features> Link<F> {
         tickets.filter(|(_, ticket)| ticket.kept.was_redirected())
     }
 
-    /// What is to be sent next in the present state. Once it is sent there may be more.
+    /// Bytes to send next in the present state. More may follow once they are sent.
     pub fn output(&self) -> &[u8] {
         match self.state {
             State::Probing { unsent, .. } => {
@@ -491,14 +495,14 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Whether a request is only sent when the one before it was answered. Newer nodes (Redis 8.0, Valkey 8) leave out
-    /// the reply to an AUTH that fails while the reply to another request waits to be sent: whoever asks behind it would get
-    /// somebody else's.
+    /// Whether a request is sent only after the reply to the one before. Newer nodes (Redis 8.0, Valkey 8) send no
+    /// reply to an AUTH that fails while the reply to another request waits to be sent. A request behind the AUTH would
+    /// then get the reply of another.
     pub fn is_serial(&self) -> bool {
         self.handshake.greeting.is_of_nobody()
     }
 
-    /// How many bytes of the output belong to the request that is answered next.
+    /// Unsent bytes of the request that is answered next.
     fn first_unsent(&self) -> usize {
         let (unsent, written) = (self.outgoing.outbox.unsent_len(), self.outgoing.outbox.written());
         self.in_flight
@@ -507,7 +511,7 @@ impl<F: Features> Link<F> {
             .map_or(unsent, |next| unsent.min(next.start.saturating_sub(written) as usize))
     }
 
-    /// The driver took `count` bytes of the output.
+    /// Notes that the driver took `count` bytes of the output.
     pub fn handle_sent(&mut self, count: usize, pool: &mut BufferPool) {
         self.outgoing.blocked = count < self.output().len();
         match &mut self.state {
@@ -525,7 +529,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Appends what came to an unfinished reply, if there is one, and hands out all that is to be read.
+    /// Appends `bytes` to an unfinished reply, if there is one, and hands out all input.
     pub fn take_input(&mut self, bytes: &[u8]) -> Option<Vec<u8>> {
         if self.incoming.bytes.is_empty() {
             return None;
@@ -541,7 +545,7 @@ impl<F: Features> Link<F> {
         self.incoming.scanner.scan(bytes, &limits.reply)
     }
 
-    /// Keeps the unfinished reply `rest` for the next time.
+    /// Keeps the unfinished reply `rest` until more input comes.
     pub fn keep_input(&mut self, rest: &[u8], pool: &mut BufferPool) {
         if rest.is_empty() {
             return;
@@ -550,7 +554,7 @@ impl<F: Features> Link<F> {
         append(&mut self.incoming.bytes, rest);
     }
 
-    /// Keeps all of `input` but its first `consumed` bytes.
+    /// Keeps `input` without its first `consumed` bytes.
     pub fn restore_input(&mut self, mut input: Vec<u8>, consumed: usize, pool: &mut BufferPool) {
         if consumed == input.len() {
             pool.give(input);
@@ -560,17 +564,17 @@ impl<F: Features> Link<F> {
         self.incoming.bytes = input;
     }
 
-    /// How much of an unfinished reply is held.
+    /// Bytes of the unfinished reply.
     pub fn input_len(&self) -> usize {
         self.incoming.bytes.len()
     }
 
-    /// Whether the unfinished reply is none, but a push.
+    /// Whether the unfinished reply is in fact a push.
     pub fn is_pushed_to(&self) -> bool {
         reply::is_push(&self.incoming.bytes)
     }
 
-    /// The array whose header was read, and of which no element was passed on, is read anew as a whole.
+    /// Puts the header of an array back, so that the array is read anew as a whole. No element was passed on.
     pub fn rewind(&mut self) {
         if let Some(elements) = self.incoming.elements.take() {
             let mut input = Vec::new();
@@ -580,32 +584,32 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// The unfinished reply is an array that is passed on without its `header`, which was read.
+    /// Skips `header`, which was read: the unfinished reply is an array that is passed on without it.
     pub fn pass_header(&mut self, header: &[u8], limits: &Limits) -> Result<(), ReplyError> {
         self.incoming.scanner.pass(header, &limits.reply).map(drop)
     }
 
-    /// Whether the unfinished reply, if none of it was passed on, is an error.
+    /// Whether the unfinished reply is an error, if none of it was passed on.
     pub fn begins_with_error(&self) -> bool {
         reply::is_error(&self.incoming.bytes)
     }
 
-    /// The unfinished reply will be so long at least.
+    /// The minimal length of the unfinished reply.
     pub fn bytes_announced(&self) -> usize {
         self.incoming.scanner.bytes_announced().max(self.incoming.bytes.len())
     }
 
-    /// Finds how much of `bytes`, which follow what was passed on before, belongs to the reply that is coming.
+    /// Finds how much of `bytes` belongs to the present reply. They follow the bytes that were passed on before.
     pub fn pass(&mut self, bytes: &[u8], limits: &Limits) -> Result<Passed, ReplyError> {
         self.incoming.scanner.pass(bytes, &limits.reply)
     }
 
-    /// What was read and not used yet is handed out; [`Link::restore_input`] takes the rest back.
+    /// Hands out the input that was not used yet. [`Link::restore_input`] takes the rest back.
     pub fn lend_input(&mut self) -> Vec<u8> {
         std::mem::take(&mut self.incoming.bytes)
     }
 
-    /// Appends what came.
+    /// Appends input.
     pub fn extend_input(&mut self, bytes: &[u8], pool: &mut BufferPool) {
         if self.incoming.bytes.capacity() == 0 {
             self.incoming.bytes = pool.take();
@@ -613,33 +617,33 @@ impl<F: Features> Link<F> {
         append(&mut self.incoming.bytes, bytes);
     }
 
-    /// From now on the unfinished reply, of which `input` holds the beginning, is passed over.
+    /// Has the rest of the unfinished reply skipped.
     pub fn pass_over(&mut self, pool: &mut BufferPool) {
         self.incoming.passes_over = true;
         self.incoming.scanner = reply::Scanner::default();
         let input = self.lend_input();
-        // What is held was scanned before: it is neither garbled nor complete.
+        // The held bytes were scanned before, so that they are neither garbled nor complete.
         let passed = self.incoming.scanner.pass(&input, &ReplyLimits::default());
         let held = passed.map_or(input.len(), |passed| passed.len);
         self.restore_input(input, held, pool);
     }
 
-    /// From now on the connection is one client's, who takes the unfinished reply, all of which `input` holds so far, as it
-    /// comes.
+    /// Makes the connection one client's. The client gets the unfinished reply as it comes; no piece of it was passed
+    /// on yet.
     pub fn take_for_one(&mut self) {
         (self.used_by, self.incoming.holds_reply) = (Use::Pinned, false);
         self.incoming.scanner = reply::Scanner::default();
     }
 
-    /// The ticket that the next reply belongs to. `None`: nobody asked for it.
+    /// The ticket of the next reply. `None` if no reply is due.
     #[inline]
     pub fn front(&self) -> Option<&Ticket<F>> {
         self.in_flight.tickets.front()
     }
 
-    /// Drops the ticket at the front: its reply is here. Whoever needs it has read what he needs of it by
-    /// [`Link::front`]; to hand all of it out was 3 % of a GET, since the processor waits when bytes that were just
-    /// written in two pieces are read as one.
+    /// Drops the ticket at the front, whose reply is here. The caller has read the fields it needs by [`Link::front`].
+    /// To return the whole ticket cost 3 % of a GET. The processor stalls if one read takes bytes that were just
+    /// written by two writes.
     #[inline]
     pub fn pop(&mut self) {
         self.in_flight.tickets.pop_front();
@@ -647,7 +651,8 @@ impl<F: Features> Link<F> {
         self.incoming.holds_reply = false;
     }
 
-    /// The ticket that was just dropped stands for the next reply too. If it was late, it will be found to be so again.
+    /// Puts back the ticket that was just dropped, since it stands for the next reply too. If it was late, it expires
+    /// again.
     pub fn put_back(&mut self, ticket: Ticket<F>) {
         self.in_flight.tickets.push_front(ticket);
     }
@@ -657,52 +662,54 @@ impl<F: Features> Link<F> {
         matches!(self.state, State::Ready { .. })
     }
 
-    /// How many requests are in flight.
+    /// Number of requests in flight.
     pub fn in_flight(&self) -> usize {
         self.in_flight.tickets.len()
     }
 
-    /// Whether the node was silent for so long that it should be asked whether it lives.
+    /// Whether the node was silent for so long that a probe is due.
     pub fn wants_probe(&self, now: Instant, limits: &Limits) -> bool {
         matches!(self.used_by, Use::Shared | Use::Replica | Use::Subscription)
             && self.is_idle()
             && now.since(self.moved_at) >= limits.probe_after
     }
 
-    /// The request that asks the node whether it lives.
+    /// The request that probes the node.
     pub fn probe(&self) -> &'static [u8] {
         match self.used_by {
-            // Who is subscribed may say little else. Any answer will do.
+            // A subscribed connection may send few other commands. Any reply will do.
             Use::Subscription => PING,
             _ => self.handshake.greeting.probe(),
         }
     }
 
-    /// Whether the node counts as up as long as this connection is.
+    /// Whether the node counts as up while this connection is up.
     pub fn stands_for_node(&self) -> bool {
         self.used_by == Use::Shared && self.profile == ProfileId::FIRST
     }
 
-    /// Whether requests would flow, if there were any.
+    /// Whether requests could flow but none is in flight.
     pub fn is_idle(&self) -> bool {
         self.is_ready() && self.in_flight.tickets.is_empty()
     }
 
-    /// Whether the client that it was pinned to may leave it to another: all that was written on it was answered.
+    /// Whether another client may get this pinned link: all requests that were written on it are answered.
     pub fn is_clean(&self) -> bool {
         self.is_idle() && self.outgoing.outbox.unsent_len() == 0 && self.incoming.bytes.is_empty()
     }
 
-    /// Whether it had worked for a while, without late replies, when it ended: then the next attempt is made at once.
+    /// Whether the connection had worked for a while without late replies when it ended. The next attempt is then made
+    /// at once.
     pub fn was_healthy(&self, now: Instant, limits: &Limits) -> bool {
         let is_old = |since| now.since(since) >= limits.backoff_max;
         self.in_flight.expired == 0 && matches!(self.state, State::Ready { since, .. } if is_old(since))
     }
 
-    /// Forgets the connection and hands out its tickets, with how many bytes of requests were written on it. The next
-    /// attempt is at once if a connection that had been healthy for a while was lost, else after a jittered pause. One on
-    /// which replies were late was not: a node that is frozen still lets itself be connected to, and nobody is to wait for
-    /// the outcome of that.
+    /// Forgets the connection. Returns its tickets and how many bytes of requests were written on it.
+    ///
+    /// The next attempt is made at once if the connection had been healthy for a while, else after a jittered pause. A
+    /// connection with late replies was not healthy: a frozen node still accepts connections, and clients must not wait
+    /// for their outcome.
     pub fn fail(
         &mut self,
         reason: String,
@@ -745,8 +752,8 @@ impl<F: Features> Link<F> {
 /// The longest header of an array.
 const HEADER_BYTES_MAX: usize = 23;
 
-/// So many bytes that were sent on one connection are kept at most; what is in flight beyond that is not asked again.
-/// Thousands of reads; rarely reached but by large writes.
+/// Bytes sent on one connection that are kept at most. Requests in flight beyond that are not sent again. The limit is
+/// thousands of reads; hardly anything but large writes reaches it.
 const KEPT_BYTES_MAX: usize = 256 * 1024;
 
 /// A reply as a reason in an error text: its first line, printable bytes only.

@@ -1,45 +1,45 @@
-//! What becomes of a request without a reply.
+//! The fate of a request without a reply.
 
 use std::time::Duration;
 
-/// Why a request got no answer from the node that owns its keys.
+/// Why a request got no reply from the node that owns its keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// Not a byte was written: it certainly did not run.
+    /// Not a byte was written: the request certainly did not run.
     NotSent {
-        /// Whose node.
+        /// The shard of the node.
         shard: String,
-        /// What is wrong with it.
+        /// The fault of the node.
         reason: String,
     },
-    /// The same: the node does not let the client in, and says this.
+    /// The node does not let the client in. The request certainly did not run.
     Denied {
-        /// Whose node.
+        /// The shard of the node.
         shard: String,
-        /// Its own words.
+        /// The node's error.
         error: String,
     },
-    /// The connection ended after a byte had been written: it may have run.
+    /// The connection ended after a byte was written: the request may have run.
     Broken {
-        /// Whose node.
+        /// The shard of the node.
         shard: String,
     },
-    /// No reply in time: it may have run, or may yet run.
+    /// No reply came in time: the request may have run, or may still run.
     TimedOut {
-        /// Whose node.
+        /// The shard of the node.
         shard: String,
-        /// How long we waited.
+        /// The time waited.
         after: Duration,
     },
-    /// What came was no reply: it may have run.
+    /// The bytes that came were no reply: the request may have run.
     Garbled {
-        /// Whose node.
+        /// The shard of the node.
         shard: String,
     },
 }
 
 impl Lost {
-    /// The error line's text, without its type byte.
+    /// The text of the error reply, without its type byte.
     pub fn text(&self) -> String {
         match self {
             Lost::NotSent { shard, reason } => format!("TRYAGAIN shard {shard} unavailable: {reason}"),
@@ -62,7 +62,7 @@ impl Lost {
         matches!(self, Lost::NotSent { .. } | Lost::Denied { .. })
     }
 
-    /// What is wrong with the node, without its name.
+    /// The fault of the node, without its name.
     pub fn reason(&self) -> String {
         match self {
             Lost::NotSent { reason, .. } => reason.clone(),
@@ -73,8 +73,8 @@ impl Lost {
         }
     }
 
-    /// What a client is told whose command was not carried out since a value that it needs could not be read: whatever
-    /// became of the question, nothing was changed, and the command may be repeated.
+    /// The error for a command that did not run because a value that it needs could not be read. Whatever happened to
+    /// the read, nothing was changed, and the client may repeat the command.
     pub fn of_gathering(self) -> Lost {
         let reason = self.reason();
         let (Lost::NotSent { shard, .. }

@@ -1,38 +1,38 @@
-//! What a worker holds for its clients and nodes, in bytes.
+//! Memory that a worker holds for its clients and nodes, in bytes.
 
 use crate::ConnId;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// What is held, and whether that is much.
+/// Memory in use, and whether the limit is reached.
 #[derive(Debug, Default)]
 pub struct Memory {
     /// Requests that were not read yet, or wait for their EXEC.
     unread_bytes: usize,
-    /// All else that is counted.
+    /// All else that is counted. It shrinks while no requests are read.
     moving_bytes: usize,
-    /// No requests are read.
+    /// Whether reading of requests has stopped.
     is_full: bool,
-    /// And everybody was told.
+    /// Whether the clients have been stopped for that.
     holds_all_up: bool,
-    /// Clients with requests that were not read for that reason.
+    /// Clients with requests that were not read for lack of memory.
     held_up: Vec<ConnId>,
-    /// What the driver holds, as it was counted last.
+    /// Memory of the driver, as it was counted last.
     below_bytes: usize,
-    /// What clients leave behind.
+    /// Memory that clients leave behind.
     left: Arc<Account>,
-    /// Answers of this process that are gathered, and what is on its way to other workers. It moves, too.
+    /// Memory of answers that this process gathers, and of messages to other workers. It shrinks like `moving_bytes`.
     gathered: Arc<Account>,
 }
 
-/// What [`Charge`]s add up to. Another worker may drop a charge.
+/// The sum of [`Charge`]s. Another worker may drop a charge.
 #[derive(Debug, Default)]
 struct Account(AtomicUsize);
 
-/// Bytes that count as held as long as this lives: it is dropped with what it is for.
+/// Bytes that count as in use for the lifetime of the charge. Its owner is the holder of the memory.
 #[derive(Debug, Default)]
 pub struct Charge {
-    /// `None` if nobody counts them.
+    /// `None` if the bytes are not counted.
     account: Option<Arc<Account>>,
     bytes: usize,
 }
@@ -51,13 +51,13 @@ impl Charge {
         charge
     }
 
-    /// How many.
+    /// The bytes of the charge.
     #[inline]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// So many bytes are held now.
+    /// Sets the charge to `bytes`.
     #[inline]
     pub fn set(&mut self, bytes: usize) {
         if let Some(account) = &self.account {
@@ -66,13 +66,13 @@ impl Charge {
         self.bytes = bytes;
     }
 
-    /// So many more are held.
+    /// Adds `bytes` to the charge.
     #[inline]
     pub fn add(&mut self, bytes: usize) {
         self.set(self.bytes + bytes);
     }
 
-    /// So many less are held.
+    /// Takes `bytes` off the charge.
     #[inline]
     pub fn take(&mut self, bytes: usize) {
         self.set(self.bytes - bytes);
@@ -86,7 +86,7 @@ impl Drop for Charge {
 }
 
 impl Memory {
-    /// Something that counted for `counted` bytes holds `holds` now.
+    /// Changes a count from `counted` to `holds` bytes.
     #[inline]
     pub fn recount(&mut self, counted: &mut usize, holds: usize) {
         self.moving_bytes = self.moving_bytes.wrapping_add(holds).wrapping_sub(*counted);
@@ -100,43 +100,43 @@ impl Memory {
         *counted = holds;
     }
 
-    /// Bytes held.
+    /// Bytes in use.
     #[inline]
     pub fn held_bytes(&self) -> usize {
         self.unread_bytes + self.all_moving_bytes() + self.left_bytes()
     }
 
-    /// Bytes of all that becomes less if nothing is read from clients.
+    /// Bytes that become fewer while nothing is read from clients.
     #[inline]
     pub fn all_moving_bytes(&self) -> usize {
         self.moving_bytes + self.gathered.bytes()
     }
 
-    /// Bytes of what clients leave behind.
+    /// Bytes that clients leave behind.
     #[inline]
     pub fn left_bytes(&self) -> usize {
         self.left.bytes()
     }
 
-    /// Bytes of answers that are gathered, and of what is on its way to other workers.
+    /// Bytes of answers that are gathered, and of messages to other workers.
     #[inline]
     pub fn gathered_bytes(&self) -> usize {
         self.gathered.bytes()
     }
 
-    /// Counts `bytes` of something that a client leaves behind.
+    /// Counts `bytes` that a client leaves behind.
     #[inline]
     pub fn charge(&self, bytes: usize) -> Charge {
         Charge::to(&self.left, bytes)
     }
 
-    /// Counts `bytes` of an answer that is gathered, or on its way to another worker.
+    /// Counts `bytes` of an answer that is gathered, or of a message to another worker.
     #[inline]
     pub fn charge_gathered(&self, bytes: usize) -> Charge {
         Charge::to(&self.gathered, bytes)
     }
 
-    /// What is counted for sessions, tasks and connections: of all else, and of unread requests.
+    /// Bytes counted for sessions, tasks and links: first all but unread requests, then unread requests.
     #[inline]
     pub fn counted(&self) -> (usize, usize) {
         (self.moving_bytes, self.unread_bytes - self.below_bytes)
@@ -147,7 +147,8 @@ impl Memory {
         self.below_bytes
     }
 
-    /// The driver holds so many bytes. They count like unread requests: reading from nobody would not make them fewer.
+    /// Sets the bytes that the driver holds. They count like unread requests, since they do not shrink while nothing is
+    /// read.
     pub fn recount_below(&mut self, bytes: usize) {
         let mut counted = self.below_bytes;
         self.recount_unread(&mut counted, bytes);
@@ -160,26 +161,26 @@ impl Memory {
         self.is_full
     }
 
-    /// Requests have to wait if more than half of `max` bytes move. Whether they have to.
+    /// Stops reading of requests if more than half of `max` bytes are moving. Returns whether requests have to wait.
     #[inline]
     pub fn fill(&mut self, max: usize) -> bool {
         self.is_full |= self.all_moving_bytes() > max / 2;
         self.is_full
     }
 
-    /// Requests of the client `conn` wait for memory.
+    /// Lists the client `conn`, whose requests wait for memory.
     pub fn hold_up(&mut self, conn: ConnId) {
         self.held_up.push(conn);
     }
 
-    /// Whether requests have to wait, and nobody was told yet: once each time.
+    /// Whether requests have to wait and this was not reported before.
     pub fn take_news(&mut self) -> bool {
         let is_news = self.is_full && !self.holds_all_up;
         self.holds_all_up |= is_news;
         is_news
     }
 
-    /// Who has waited, once no more than a quarter of `max` bytes move: requests are read again.
+    /// The clients that waited, once at most a quarter of `max` bytes are moving. Requests are then read again.
     #[cold]
     pub fn relax(&mut self, max: usize) -> Vec<ConnId> {
         if !self.is_full || self.all_moving_bytes() > max / 4 {

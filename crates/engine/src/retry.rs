@@ -1,11 +1,11 @@
-//! Requests that are sent again. What a node may have run is never sent again, unless it changes nothing.
+//! Requests that are sent again. A request that a node may have run is sent again only if it changes nothing.
 //!
 //! | why | writes | where to | how often | order of the client's requests |
 //! | --- | --- | --- | --- | --- |
-//! | the link failed, is suspect or clogged | no | the link that takes its place | once | only if all that the client has in flight there are such reads |
+//! | the link failed, is suspect or clogged | no | the link that takes its place | once | only if all requests of the client in flight there are such reads |
 //! | a replica did not answer | no | the primary of its shard | once for each replica | later writes of the client wait for its reads |
-//! | its reply is large | no | a pinned link to the same shard | once | with all that the client has in flight there |
-//! | a node declined it, or it was not sent | yes | the node that is named, or the shard's primary | five times | requests for one slot keep theirs; else the client waits |
+//! | its reply is large | no | a pinned link to the same shard | once | with all requests of the client in flight there |
+//! | a node declined it, or it was not sent | yes | the node that is named, or the shard's primary | five times | requests for one slot keep their order; else the client waits |
 
 use crate::features::Features;
 use crate::link::kept::Kept;
@@ -16,11 +16,11 @@ use topology::ShardId;
 /// A request that is to be sent again, and is in flight on no link.
 #[derive(Debug)]
 pub struct Retry<F: Features> {
-    /// Who asked, and for what.
+    /// The owner and kind of the request.
     pub ticket: Ticket<F>,
-    /// Its bytes.
+    /// The bytes of the request.
     pub request: Vec<u8>,
-    /// Over which links it goes.
+    /// The profile of the links that it may use.
     pub profile: ProfileId,
     /// The shard that it was sent to.
     pub shard: ShardId,
@@ -49,7 +49,7 @@ pub enum Why {
 }
 
 impl Why {
-    /// What is kept of a request that is sent again, of which `kept` was; `None` if it may not be sent again.
+    /// The next state of `kept` for a request that is sent again; `None` if it may not be.
     pub fn next(self, kept: Kept) -> Option<Kept> {
         match self {
             Why::LinkFailed => kept.may_be_repeated().then(|| kept.repeated()),

@@ -1,29 +1,29 @@
-//! How long clients' rounds are.
+//! Duration of clients' rounds.
 
 use std::time::Duration;
 
-/// Times from what a client has sent to what the same client sent next, over all clients: for one that sends its next
-/// request behind its last reply, all that it takes.
+/// Durations of rounds, over all clients. A round lasts from one request of a client to its next. If the client sends a
+/// request after each reply, this is the whole time that a request takes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Rounds {
-    /// How many have ended.
+    /// Number of rounds that have ended.
     pub count: u64,
-    /// How long they were together, in ns; of each no more than [`Rounds::TIME_MAX`] counts.
+    /// Their total duration in ns. A round counts for at most [`Rounds::TIME_MAX`].
     pub ns: u64,
 }
 
 impl Rounds {
-    /// A longer round counts as one of this: a client that was silent for a minute must not outweigh all others.
+    /// A longer round counts as this long: a client that was silent for a minute must not outweigh all others.
     pub const TIME_MAX: Duration = Duration::from_millis(10);
 
-    /// One has ended.
+    /// Adds a round.
     #[inline]
     pub fn note(&mut self, time: Duration) {
         self.count += 1;
         self.ns += (time.as_nanos() as u64).min(Self::TIME_MAX.as_nanos() as u64);
     }
 
-    /// How long those were on average that have ended since they were `earlier`; zero if there were none.
+    /// Mean duration of the rounds since `earlier`; zero if there were none.
     #[inline]
     pub fn mean_since(&self, earlier: &Rounds) -> Duration {
         Duration::from_nanos((self.ns - earlier.ns).checked_div(self.count - earlier.count).unwrap_or(0))
@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_sends_often_counts_for_more() {
+    fn a_client_that_sends_often_counts_for_more() {
         let mut rounds = Rounds::default();
         assert_eq!(rounds.mean_since(&Rounds::default()), Duration::ZERO);
         rounds.note(Duration::from_secs(60));

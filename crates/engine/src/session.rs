@@ -1,7 +1,7 @@
-//! One client's connection: its unread bytes, its place in the order of replies, and what waits to be sent to it.
+//! One client's connection: its unread bytes, its place in the order of replies, and the bytes to send to it.
 //!
-//! Every request reserves a place when it is read. Replies may come in any order; they leave in the order of the
-//! places. A client that has too much pending, or does not read, is not read from until it caught up.
+//! Every request reserves a place when it is read. Replies arrive in any order and leave in the order of the places. If
+//! a client has too much pending, or does not read, the worker does not read from it until it has caught up.
 
 pub mod hold;
 pub mod pinning;
@@ -29,50 +29,50 @@ pub struct Session<F: Features> {
     pub conn: ConnId,
     /// Where it came from.
     pub origin: Origin,
-    /// Which replies it gets.
+    /// The replies that it gets.
     pub mute: Mute,
     /// Bytes that arrived and were not read as requests yet.
     pub input: Input,
-    /// Whose connections its requests go over; its features set it.
+    /// The profile of the links for its requests. Features set it.
     pub profile: ProfileId,
-    /// It speaks RESP3, as its profile does.
+    /// Whether it speaks RESP3, as its profile does.
     pub resp3: bool,
-    /// What the session does with what comes.
+    /// Whether requests are read, and how the session ends.
     pub phase: Phase,
-    /// Not read from at the moment.
+    /// Whether reading has stopped at the moment.
     pub paused: bool,
-    /// How far it has come with a large transfer.
+    /// Progress of a large transfer.
     pub pinning: Pinning,
-    /// Why its next request is not read yet.
+    /// Reasons not to read its next request yet.
     pub hold: Hold,
-    /// A request of it is not read since too much is held.
+    /// Whether a request is not read for lack of memory.
     pub held_up: bool,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     pub counted: Counted,
-    /// Counted among those that wait for a reply.
+    /// Whether it is counted among the clients that wait for a reply.
     pub is_counted_waiting: bool,
-    /// When it last sent something.
+    /// The instant at which it last sent bytes.
     pub active_at: Instant,
-    /// What it waits for and what waits for it.
+    /// Replies to come, and bytes to send.
     pub replies: Replies<F::Task>,
     /// Whether its request waits for an element.
     pub wait: Wait,
-    /// What features keep of it.
+    /// State of features.
     pub features: F::Session,
 }
 
-/// Where a client came from.
+/// The origin of a client.
 #[derive(Debug)]
 pub struct Origin {
-    /// The client's number, as CLIENT ID tells it.
+    /// The client's number, as in CLIENT ID.
     pub client: u64,
     /// Its address.
     pub peer: Box<str>,
-    /// The address at which it reached us; empty if that is not known.
+    /// The local address of the connection; empty if unknown.
     pub local: Box<str>,
     /// The number of its socket, for CLIENT LIST.
     pub descriptor: i32,
-    /// When it came.
+    /// The instant of its arrival.
     pub created_at: Instant,
 }
 
@@ -81,79 +81,79 @@ pub struct Origin {
 pub struct Input {
     /// The bytes.
     pub bytes: Vec<u8>,
-    /// Where in `bytes` the scan stopped.
+    /// The offset in `bytes` at which the scan stopped.
     pub scanner: request::Scanner,
-    /// When the unfinished request at the start of `bytes` began.
+    /// The instant at which the unfinished request at the start of `bytes` began.
     pub began: Option<Instant>,
-    /// A request is left in `bytes` that may be all there: it could not be carried out yet.
+    /// A request is left in `bytes`, perhaps all of it, because it could not be carried out yet.
     pub has_unread: bool,
     /// The unfinished request is large and cannot be passed on before it is whole.
     pub holds_request: bool,
 }
 
-/// What a session holds, as it was counted last.
+/// Memory in use by a session, as it was counted last.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counted {
-    /// Of replies.
+    /// Bytes of replies.
     pub bytes: usize,
-    /// Of requests that were not read.
+    /// Bytes of requests that were not read.
     pub unread_bytes: usize,
 }
 
 /// Whether a request waits for an element.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Wait {
-    /// The connection on which it does.
+    /// The link on which it waits.
     pub on: Option<LinkIx>,
-    /// It is sure that the node has that request.
+    /// Whether the node certainly has the request.
     pub is_seen: bool,
 }
 
 impl Wait {
-    /// Whether it does.
+    /// Whether a request waits.
     #[inline]
     pub fn is_some(self) -> bool {
         self.on.is_some() || self.is_seen
     }
 }
 
-/// What a session does with what comes.
+/// Whether a session reads requests, and how it ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
     /// Requests are read and answered.
     Open,
-    /// The client will send no more, or we drain: what it sent is answered, then it is closed.
+    /// The client will send no more, or this process drains. Its requests are answered, then the session is closed.
     Ending,
-    /// No request is read any more; closed as soon as all replies left. With `linger`, the client gets time to read
-    /// its last error before the connection goes.
+    /// No request is read. The session is closed as soon as all replies have left. With `linger`, the client gets time
+    /// to read its last error before the connection closes.
     Closing {
         /// See above.
         linger: bool,
     },
-    /// All was sent and our half is shut; what comes is dropped until the client ends or `until`.
+    /// All bytes were sent and our sending half is closed. Input is dropped until the client ends or `until`.
     Lingering {
-        /// Closed then at the latest.
+        /// The latest instant at which the session is closed.
         until: Instant,
     },
 }
 
-/// Which replies a client gets, as CLIENT REPLY set it.
+/// The replies that a client gets, as set by CLIENT REPLY.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Mute {
-    /// All.
+    /// All replies.
     #[default]
     No,
-    /// None until further notice.
+    /// No replies until further notice.
     Off,
-    /// Not the next one.
+    /// No reply to the next request.
     Next,
-    /// Not that of the request that is being carried out, but those behind it.
+    /// No reply to the request that is being carried out, but to later ones.
     This,
-    /// None, but for that of the request that is being carried out.
+    /// No replies, except to the request that is being carried out.
     Heard,
 }
 
-/// How far a session had come before a request whose reply is not wanted.
+/// The state of a session before a request whose reply is not wanted.
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     pending: usize,
@@ -202,26 +202,26 @@ impl<F: Features> Session<F> {
         open && has_room && self.hold.is_empty() && self.replies.held_bytes() < limits.pending_bytes_max
     }
 
-    /// Whether a request of it waits, for an element or for the end of a pause, and may go on to do so when its client
-    /// has long gone.
+    /// Whether a request waits for an element or for the end of a pause. Such a request may go on waiting long after
+    /// its client has gone.
     pub fn is_blocked(&self) -> bool {
         self.wait.is_some() || self.hold.has(Reason::Pause)
     }
 
-    /// Whether it may still get pushes: after its final error it gets none.
+    /// Whether it may still get pushes. After its final error it gets none.
     pub fn may_be_told(&self) -> bool {
         matches!(self.phase, Phase::Open | Phase::Ending)
     }
 
-    /// What is pending goes another way than what follows: nothing more is read before it was answered. Who is pinned
-    /// has one request pending at most, and waits for that anyway.
+    /// Stops reading until all pending requests are answered, because later ones take another way. A pinned client
+    /// needs no stop: it has at most one request pending and waits for its reply anyway.
     pub fn turn(&mut self) {
         if self.replies.is_pending() && self.pinning == Pinning::No {
             self.pinning = Pinning::Turning;
         }
     }
 
-    /// To be called before a request is carried out, at least while [`Session::mute`] is not [`Mute::No`].
+    /// Notes the state before a request. To be called before each request while [`Session::mute`] is not [`Mute::No`].
     #[cold]
     pub fn mark(&mut self) -> Mark {
         if self.mute == Mute::Next {
@@ -230,14 +230,14 @@ impl<F: Features> Session<F> {
         Mark { pending: self.replies.pending.len(), output: self.replies.output.queue.len() }
     }
 
-    /// The request behind `mark` was not carried out yet and will be read again.
+    /// Notes that the request after `mark` was not carried out and will be read again.
     pub fn postpone(&mut self) {
         if self.mute == Mute::This {
             self.mute = Mute::Next;
         }
     }
 
-    /// Drops what the request behind `mark` brought, now or later, unless it changed what the client wants to hear.
+    /// Drops the replies, present and future, of the request after `mark`, unless the request has changed `mute`.
     #[cold]
     pub fn silence(&mut self, mark: Mark, pool: &mut BufferPool) {
         match self.mute {
@@ -260,7 +260,7 @@ impl<F: Features> Session<F> {
         };
     }
 
-    /// What the request that is being carried out brings is heard whatever the client wants: a subscription is no reply.
+    /// Has the client get the replies of the present request whatever its mute says. A subscription is no reply.
     pub fn speak_up(&mut self) {
         self.mute = match self.mute {
             Mute::Off => Mute::Heard,
@@ -269,8 +269,8 @@ impl<F: Features> Session<F> {
         };
     }
 
-    /// Appends a message behind all replies that are still to come, but for that of a request that waits for an element:
-    /// it may be long in coming, or never.
+    /// Appends a message behind all pending replies. It does not wait for the reply to a request that waits for an
+    /// element, which may never come.
     pub fn push_behind(&mut self, message: &[u8], pool: &mut BufferPool) {
         if self.wait.is_some() {
             return self.replies.push(message, pool);
@@ -290,17 +290,17 @@ impl<F: Features> Session<F> {
         }
     }
 
-    /// Whether it has much waiting and has not taken a byte for long.
+    /// Whether much waits for the client and it has taken no byte for long.
     pub fn is_stalled(&self, now: Instant, limits: &Limits) -> bool {
-        // Who holds connections of his own keeps others from having some.
+        // A client with pinned links keeps other clients from getting some.
         let allowed = if self.pinning.id().is_none() { limits.output_bytes_soft } else { 0 };
-        // What it was not offered yet does not stall.
+        // Bytes that were not offered to the socket yet are not stalled.
         self.replies.output.blocked
             && self.replies.output.queue.len() > allowed
             && now.since(self.replies.output.moved_at) > limits.output_stall
     }
 
-    /// Whether something is held for it that has not moved for `patience`, and that only it could move.
+    /// Whether it holds memory that has not moved for `patience` and that only the client could free.
     pub fn is_stuck(&self, now: Instant, patience: Duration) -> bool {
         let takes_nothing =
             self.replies.output.blocked && now.since(self.replies.output.moved_at) >= patience;
@@ -309,7 +309,7 @@ impl<F: Features> Session<F> {
         takes_nothing || sends_nothing
     }
 
-    /// Gives back what an idle client need not own.
+    /// Frees the buffers that an idle client does not need.
     pub fn shrink(&mut self) {
         if self.replies.pending.is_empty() {
             self.replies.pending = VecDeque::new();
@@ -319,7 +319,7 @@ impl<F: Features> Session<F> {
         }
     }
 
-    /// Bytes of memory that it holds, beside those of features.
+    /// Memory in use, without that of features.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>()
             + self.origin.peer.len()
@@ -330,7 +330,7 @@ impl<F: Features> Session<F> {
             + self.replies.parked_bytes
     }
 
-    /// Gives all buffers back and tells whom nobody waits for any more.
+    /// Gives all buffers back and returns the sources of replies that are no longer awaited.
     pub fn dismantle(mut self, pool: &mut BufferPool) -> impl Iterator<Item = Owed<F::Task>> + use<F> {
         self.replies.output.queue.clear(pool);
         pool.give(self.input.bytes);
@@ -392,7 +392,7 @@ mod tests {
     fn one_reply_is_left_out_and_the_next_is_not() {
         let (mut session, mut pool) = session();
         session.mute = Mute::Next;
-        // A request that has to be read again later uses nothing up.
+        // A request that is read again later does not use up the mute.
         session.mark();
         session.postpone();
         assert_eq!(session.mute, Mute::Next);
@@ -400,7 +400,7 @@ mod tests {
         session.replies.answer(b"+first\r\n", &mut pool);
         session.silence(mark, &mut pool);
         assert_eq!((session.replies.output(), session.mute), (&b""[..], Mute::No));
-        // The request itself said that the next one is to be left out.
+        // The request itself mutes the next one.
         session.mute = Mute::Next;
         let mark = session.mark();
         session.mute = Mute::Next;

@@ -1,5 +1,5 @@
-//! Which functions a request passes: tests compare it with the walks of ARCHITECTURE.md, so that the map stays true. In a build
-//! that is not for tests this is nothing.
+//! Records the functions that a request passes. Tests compare them with the walks of ARCHITECTURE.md, so that the map
+//! stays true. In builds without tests, recording does nothing.
 
 /// The function `name` was entered.
 #[cfg(not(all(feature = "walk", debug_assertions)))]
@@ -14,7 +14,7 @@ mod recorded {
     use std::cell::RefCell;
 
     thread_local! {
-        /// What was entered, while somebody wants to know.
+        /// The functions that were entered; `None` while nothing is recorded.
         static ENTERED: RefCell<Option<Vec<&'static str>>> = const { RefCell::new(None) };
     }
 

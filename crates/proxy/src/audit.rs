@@ -1,5 +1,5 @@
-//! What must be true of a worker between its turns: what is counted as held is what is held, and everybody who waits waits for
-//! something that will come. Tests and simulated worlds ask for it after each turn. Nothing here changes anything.
+//! Invariants of a worker between its turns: the memory accounts are right, and every client that waits has an event to
+//! wait for. Tests and simulated worlds check them after each turn. The checks change nothing.
 
 mod accounts;
 mod progress;
@@ -7,10 +7,10 @@ mod progress;
 use crate::proxy::Proxy;
 
 impl Proxy {
-    /// Looks at all that is held and at all who wait. To be asked when nothing is left to be done in a turn.
+    /// Checks all memory accounts and all waiting clients. To be called when a turn has no work left.
     ///
     /// # Errors
-    /// Says what does not fit.
+    /// Describes the first violation.
     pub fn audit(&self) -> Result<(), String> {
         accounts::check(self)?;
         progress::check(self)

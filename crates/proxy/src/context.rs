@@ -1,5 +1,5 @@
-//! What every feature works with beside its own state: the engine, the settings, where requests go, and what is counted. It knows
-//! no feature.
+//! State that every feature works with beside its own: the engine, the settings, the ways to nodes, and the counts. The
+//! context knows no feature.
 
 use crate::counters::{Board, Counters};
 use crate::errors::{self, Lost};
@@ -37,7 +37,7 @@ pub(crate) struct Context {
     pub limits: Limits,
     pub settings: Settings,
     pub board: Arc<Board>,
-    /// Names this process, in 40 hexadecimal digits.
+    /// The name of this process: 40 hexadecimal digits.
     pub run_id: String,
     pub logins: Logins,
     pub profiles: Profiles,
@@ -48,41 +48,41 @@ pub(crate) struct Context {
     pub parsing: Parsing,
     pub stats: Stats,
     pub node_health: NodeHealth,
-    /// Requests that were declined and wait.
+    /// Requests that were declined and wait to be sent again.
     pub retry_queue: RetryQueue,
     pub inquiries: Inquiries,
-    /// What features have the proxy do about others.
+    /// Requests of features to the proxy, such as to close a client.
     pub effects: VecDeque<Effect>,
     pub outside: Outside,
 }
 
-/// What is known of what nodes are, and of those that fail.
+/// Inspection of nodes, and ejection of nodes that fail.
 #[derive(Debug)]
 pub(crate) struct NodeHealth {
     pub inspection: Inspection,
-    /// Who is left out, if nodes that fail are.
+    /// Nodes that are left out because they fail; `None` without ejection.
     pub ejection: Option<Box<Ejection>>,
 }
 
-/// Who clients are.
+/// The users and identities of clients.
 #[derive(Debug)]
 pub(crate) struct Logins {
-    /// Who may do what, as this worker was told last.
+    /// Users and their permissions, as last received by this worker.
     pub users: Arc<Users>,
     pub passing: Passing,
 }
 
-/// Clients that hold connections.
+/// Clients with held links.
 #[derive(Debug, Default)]
 pub(crate) struct Holders {
-    /// How many connections they hold.
+    /// Number of held links.
     pub conns: usize,
-    /// Who seeks clients that wait on connections whose numbers are not known yet.
+    /// Inquiries of workers about clients that wait on connections whose numbers are not known yet.
     pub seekers: Vec<Seeker>,
     pub losses: Losses,
 }
 
-/// What is needed to know what requests ask for.
+/// The tables with which requests are parsed.
 #[derive(Debug)]
 pub(crate) struct Parsing {
     pub learner: Learner,
@@ -90,30 +90,30 @@ pub(crate) struct Parsing {
     pub prefix_cache: PrefixCache,
 }
 
-/// What is counted.
+/// Counts.
 #[derive(Debug, Default)]
 pub(crate) struct Stats {
     pub counters: Counters,
-    /// What the counters were when they were set back last.
+    /// The counters at the last reset.
     pub baseline: Counters,
     pub tally: Tally,
 }
 
-/// What others are to take: other workers, and whoever drives the proxy.
+/// Output for other workers and for the user of the proxy.
 #[derive(Debug, Default)]
 pub(crate) struct Outside {
     pub jobs: VecDeque<ControlJob>,
-    /// For other workers.
+    /// Messages to other workers.
     pub mail: VecDeque<(usize, Mail)>,
     pub notices: VecDeque<Notice>,
     pub wishes: Wishes,
 }
 
-/// Notices that wait for the log; more are dropped, so that a flapping network cannot fill memory.
+/// Notices that wait for the log. Further notices are dropped, so that a flapping network cannot fill memory.
 const NOTICES_MAX: usize = 1024;
 
 impl Context {
-    /// A worker's context at `now`, with nothing connected.
+    /// A worker's context at `now`, without connections.
     pub(crate) fn new(
         limits: Limits,
         settings: Settings,
@@ -150,7 +150,7 @@ impl Context {
         }
     }
 
-    /// Whether `shard` takes a request of ours now; else what the client is to be told.
+    /// Whether `shard` takes a request of ours now. The error is for the client.
     #[inline]
     pub(crate) fn admit(&self, shard: ShardId) -> Result<(), Lost> {
         match self.profiles.primary(shard) {
@@ -159,27 +159,27 @@ impl Context {
         }
     }
 
-    /// Whether the connection `ix` takes a request now; else what the client is to be told.
+    /// Whether link `ix` takes a request now. The error is for the client.
     #[inline]
     pub(crate) fn admit_on(&self, ix: LinkIx) -> Result<(), Lost> {
         let link = &self.engine.links[ix];
         link.admit(&self.engine.limits).map_err(|reason| self.not_sent_on(link, reason))
     }
 
-    /// Fills place `place` of the session, which no node's reply fills as it is. True if the client has more waiting than
-    /// it may.
+    /// Fills place `place` of the session with a reply that is not a node's own. Returns true if more waits for the
+    /// client than may.
     pub(crate) fn settle(&mut self, session: &mut Session, place: u32, reply: &[u8]) -> bool {
         session.replies.settle(place, reply, &mut self.engine.pool);
         if session.pinning != Pinning::No {
-            // A large reply behind it may have waited for that. A subscription to many topics is confirmed by as many replies.
+            // A large reply behind it may have waited. A subscription to many topics is confirmed by as many replies.
             let is_listed = self.pins.to_relay.last() == Some(&session.conn);
             self.pins.to_relay.extend((!is_listed).then_some(session.conn));
         }
         self.note_settled(session, reply.len())
     }
 
-    /// Places of the session were filled, the last of them with so many bytes. True if the client has more waiting than it
-    /// may.
+    /// Notes that places of the session were filled, the last one with `newest_reply` bytes. Returns true if more waits
+    /// for the client than may.
     #[inline]
     pub(crate) fn note_settled(&mut self, session: &mut Session, newest_reply: usize) -> bool {
         self.count_waiting(session);
@@ -191,7 +191,8 @@ impl Context {
         session.replies.is_overfull(newest_reply, &self.engine.limits)
     }
 
-    /// A session that waits for earlier replies has got one: a transaction whose replies it gets one by one may be at the front now.
+    /// Notes that a session that waits for earlier replies got one. A transaction that gets its replies one by one may
+    /// now be at the front.
     #[cold]
     fn lay_in_next(&mut self, session: &Session) {
         if let Some(Owed::Task(TaskId::Mixture(_))) = session.replies.front_owed() {
@@ -199,19 +200,19 @@ impl Context {
         }
     }
 
-    /// Closes the client as soon as what is being done is done. Until then it gets nothing more.
+    /// Closes the client after the present event. The client gets nothing more.
     pub(crate) fn close_client(&mut self, session: &mut Session, reason: CloseReason) {
         self.note_closed(session, reason);
         session.phase = Phase::Closing { linger: false };
         self.effects.push_back(Effect::Close(session.conn));
     }
 
-    /// Gives the link `ix` up as soon as what is being done is done.
+    /// Gives up link `ix` after the present event.
     pub(crate) fn fail_link(&mut self, ix: LinkIx, fault: Fault) {
         self.effects.push_back(Effect::Fail(ix, fault));
     }
 
-    /// The reply to `ticket`, which was in flight on the link `ix`, is late.
+    /// Times out `ticket`, which was in flight on link `ix`.
     pub(crate) fn time_out(&mut self, ix: LinkIx, ticket: &Ticket) -> Lost {
         let of_nobody = matches!(
             ticket.owner,
@@ -230,7 +231,7 @@ impl Context {
         Lost::TimedOut { shard, after }
     }
 
-    /// What is not sent on `link`, for this reason.
+    /// The error for a request that is not sent on `link` because of `reason`.
     #[cold]
     pub(crate) fn not_sent_on(&self, link: &Link, reason: &str) -> Lost {
         match self.is_denied(link.profile, reason) {
@@ -242,7 +243,7 @@ impl Context {
         }
     }
 
-    /// Whether `reason`, for which a connection of `profile` cannot be had, is what its node has against the client.
+    /// Whether `reason`, why no link of `profile` is available, is the node's objection to the client.
     pub(crate) fn is_denied(&self, profile: ProfileId, reason: &str) -> bool {
         matches!(self.profiles.kind(profile).who, Who::Client(_)) && is_denial(reason)
     }
@@ -253,7 +254,7 @@ impl Context {
         unstepped.saturating_add_signed(self.board.clock_step_us())
     }
 
-    /// Counts the session among those that wait, or no more.
+    /// Updates whether the session is counted as waiting.
     #[inline]
     pub(crate) fn count_waiting(&mut self, session: &mut Session) {
         match (session.is_counted_waiting, session.replies.is_pending()) {
@@ -269,7 +270,7 @@ impl Context {
         session.is_counted_waiting = !session.is_counted_waiting;
     }
 
-    /// Tells the log.
+    /// Sends a notice to the log.
     pub(crate) fn notice(&mut self, notice: Notice) {
         if self.outside.notices.len() < NOTICES_MAX {
             self.outside.notices.push_back(notice);

@@ -1,5 +1,4 @@
-//! What a worker counts, and the board on which workers show each other what all must know: counts (INFO answers for
-//! all) and scripts.
+//! The counts of a worker, and the board on which workers share state: counts (INFO covers all workers) and scripts.
 
 use crate::monitor::monitors::Monitors;
 use crate::pubsub::audience::Audience;
@@ -41,45 +40,45 @@ counters! {
     clients_total,
     /// Clients refused: there were too many, or protected mode denied them.
     clients_refused,
-    /// Those of them that protected mode denied.
+    /// Refused clients that protected mode denied.
     clients_denied,
-    /// Clients closed by us for a fault of theirs.
+    /// Clients closed by us for a fault of the client.
     clients_closed,
-    /// Clients that shook hands: TLS, or a PROXY header.
+    /// Clients that completed a TLS handshake or sent a PROXY header.
     handshakes,
-    /// Those that should have, and did not.
+    /// Clients that failed to do so.
     handshakes_failed,
     /// Requests read.
     requests,
-    /// Parts that requests were split into.
+    /// Fragments of split requests.
     fragments,
     /// Commands over several shards that were carried out here.
     emulations,
-    /// Replies that were errors of ours, not of a node.
+    /// Error replies of shardis, not of a node.
     errors,
-    /// Requests whose reply did not come in time.
+    /// Requests that timed out.
     timeouts,
-    /// Reads that were asked again on a pinned connection, since their replies were large.
+    /// Reads that were sent again on a pinned link because their replies were large.
     refetches,
-    /// Requests that a node declined (MOVED, ASK and their like) and that were sent elsewhere, or again.
+    /// Requests that a node declined (MOVED, ASK and similar) and that were sent again.
     redirects,
-    /// How often requests were not read since too much was held.
+    /// Times that reading of requests stopped for lack of memory.
     memory_full,
-    /// Shared connections that others took the place of, since large replies came on them.
+    /// Shared links that were replaced because large replies came on them.
     retirements,
-    /// Shared connections that others took the place of, since nothing came on them.
+    /// Shared links that were replaced because nothing came on them.
     conns_replaced,
-    /// Reads that were asked again, since their connection had ended or was replaced, or a large reply was in front of theirs.
+    /// Reads that were sent again because their link was lost or replaced, or was behind a large reply.
     reads_repeated,
-    /// Reads, and parts of reads, that were sent to replicas.
+    /// Reads and fragments of reads that were sent to replicas.
     replica_reads,
-    /// Those that were not, since no replica was fit.
+    /// Reads that were not, because no replica was fit.
     replica_fallbacks,
-    /// Those that were not, since no fit replica was known to have what the same client had written.
+    /// Reads that were not, because no fit replica was known to have the client's own writes.
     own_write_reads,
-    /// Reads that were asked of the primary after a replica had failed to answer them.
+    /// Reads that were sent to the primary after a replica had failed to answer.
     replica_retries,
-    /// How often the shards that keys go to have changed, since nodes failed or came back.
+    /// Changes of the shards of keys because nodes failed or came back.
     remaps,
     /// Bytes received from clients.
     client_bytes_in,
@@ -89,7 +88,7 @@ counters! {
     node_bytes_in,
     /// Bytes taken by nodes.
     node_bytes_out,
-    /// Connections to nodes that were lost or could not be made.
+    /// Connections to nodes that were lost or could not be opened.
     node_failures,
     /// Nodes that take requests now.
     nodes_up,
@@ -99,26 +98,26 @@ counters! {
     bytes_in_per_s,
     /// Bytes taken by clients in the last second.
     bytes_out_per_s,
-    /// Bytes of memory that count for the bound of the worker's memory now.
+    /// Bytes of memory that count towards the worker's limit now.
     held_bytes,
-    /// Clients that are subscribed to something now.
+    /// Clients with a subscription now.
     subscribers,
     /// Clients that track keys now.
     trackers,
-    /// Keys of which at least one of them is to be told.
+    /// Keys that at least one client tracks.
     tracked_keys,
-    /// The same, each counted for each client that is to be told.
+    /// The same, where each key counts once for each client that tracks it.
     tracked_items,
-    /// Beginnings of keys of which clients are to be told.
+    /// Prefixes of keys that clients track.
     tracked_prefixes,
-    /// Messages passed on to clients: one for each that gets it.
+    /// Messages passed on to clients. Each receiver counts.
     messages,
-    /// How often messages may have been missed, since a connection over which they come was lost.
+    /// Times that messages may have been missed because their link was lost.
     message_gaps,
 }
 
 impl Counters {
-    /// What was counted since these counts were `earlier`. Levels stay as they are.
+    /// The counts since `earlier`. Levels stay as they are.
     pub(crate) fn since(self, earlier: &Counters) -> Counters {
         let mut counts = self.to_array();
         for (count, earlier) in counts.iter_mut().zip(earlier.to_array()) {
@@ -132,7 +131,7 @@ impl Counters {
         self.with_levels_of(Counters::default())
     }
 
-    /// These counts, and what is so now from `other`.
+    /// These counts with the levels of `other`.
     fn with_levels_of(self, other: Counters) -> Counters {
         Counters {
             clients: other.clients,
@@ -176,34 +175,35 @@ impl Rates {
     }
 }
 
-/// What the process takes of the machine, as whoever drives the workers finds out; 0 where it cannot.
+/// The machine resources that the process uses, as measured by the user of the workers; 0 if unknown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// Memory in use, in bytes.
     pub resident_bytes: u64,
-    /// Time of the processor in our own code, in microseconds.
+    /// CPU time in our own code, in microseconds.
     pub cpu_user_us: u64,
-    /// The same in the kernel on our behalf.
+    /// CPU time in the kernel on our behalf, in microseconds.
     pub cpu_system_us: u64,
     /// Memory in use before the first request, in bytes.
     pub resident_bytes_at_start: u64,
-    /// Memory that the machine has, in bytes.
+    /// Memory of the machine, in bytes.
     pub machine_bytes: u64,
 }
 
-/// What all workers of a process share: one row of counts per worker, and the scripts that went through any of them.
+/// State that all workers of a process share: one row of counts per worker, and the scripts that went through any of
+/// them.
 #[derive(Debug)]
 pub struct Board {
     rows: Vec<[AtomicU64; Counters::LEN]>,
     pub(crate) scripts: Scripts,
     pub(crate) audience: Audience,
     pub(crate) monitors: Monitors,
-    /// By worker. Locked once a second by its worker, and by whoever asks.
+    /// By worker. Locked once a second by its worker, and by each reader.
     tallies: Vec<Mutex<Tally>>,
     usage: Mutex<Usage>,
-    /// Clients of all workers.
+    /// Number of clients of all workers.
     seats_taken: AtomicUsize,
-    /// By worker: who has a descriptor and is no client yet.
+    /// By worker, the number of pending clients, which have a descriptor.
     pending_clients: Vec<AtomicUsize>,
     /// See [`Board::show_clock_step`].
     clock_step_us: AtomicI64,
@@ -227,31 +227,31 @@ impl Board {
         }
     }
 
-    /// Takes the place of one client, if all workers together have fewer than `max`.
+    /// Takes a seat for one client, if all workers together have fewer than `max` clients.
     pub(crate) fn take_seat(&self, max: usize) -> bool {
         let more = |taken| (taken < max).then_some(taken + 1);
         self.seats_taken.fetch_update(Ordering::Relaxed, Ordering::Relaxed, more).is_ok()
     }
 
-    /// A client has gone.
+    /// Frees the seat of a client that has gone.
     pub(crate) fn leave_seat(&self) {
         self.seats_taken.fetch_sub(1, Ordering::Relaxed);
     }
 
-    /// How many more clients there may be, of `max`, if all who want to become one do.
+    /// The number of seats left of `max` if all pending clients become clients.
     pub(crate) fn seats_left(&self, max: usize) -> usize {
         let pending_clients: usize =
             self.pending_clients.iter().map(|pending_clients| pending_clients.load(Ordering::Relaxed)).sum();
         max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + pending_clients)
     }
 
-    /// So many at `worker` have yet to shake hands.
+    /// Sets the number of pending clients of `worker`.
     pub(crate) fn show_pending_clients(&self, worker: usize, pending_clients: usize) {
         self.pending_clients[worker].store(pending_clients, Ordering::Relaxed);
     }
 
-    /// Shows by how much the wall clock was set since the process began. What the proxy says of the time of day follows it;
-    /// no deadline does.
+    /// Sets the step of the wall clock since the process began. The time of day in replies follows it; deadlines do
+    /// not.
     pub fn show_clock_step(&self, step_us: i64) {
         self.clock_step_us.store(step_us, Ordering::Relaxed);
     }
@@ -260,27 +260,27 @@ impl Board {
         self.clock_step_us.load(Ordering::Relaxed)
     }
 
-    /// Shows how the discovery of the topology goes.
+    /// Sets the state of the discovery.
     pub fn show_discovery(&self, discovered: Discovered) {
         self.discovery.show(discovered);
     }
 
-    /// Shows what the process takes.
+    /// Sets the resources that the process uses.
     pub fn show_usage(&self, usage: Usage) {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner) = usage;
     }
 
-    /// What the process takes, as it was shown last.
+    /// The resources that the process uses, as set last.
     pub(crate) fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Shows what `worker` counted for each command.
+    /// Publishes the counts of `worker` by command.
     pub(crate) fn publish_tally(&self, worker: usize, tally: &Tally) {
         self.tallies[worker].lock().unwrap_or_else(PoisonError::into_inner).copy_from(tally);
     }
 
-    /// The sum of what workers counted for each command.
+    /// The sum of all workers' counts by command.
     pub(crate) fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         for tally in &self.tallies {
@@ -289,23 +289,23 @@ impl Board {
         sum
     }
 
-    /// Shows the counts of `worker`.
+    /// Publishes the counts of `worker`.
     pub fn publish(&self, worker: usize, counters: &Counters) {
         for (place, value) in self.rows[worker].iter().zip(counters.to_array()) {
             place.store(value, Ordering::Relaxed);
         }
     }
 
-    /// Shows how many clients `worker` has, and how many of them wait: at once, for whoever kills or unblocks clients
-    /// looks whether they have gone.
+    /// Publishes at once how many clients `worker` has and how many of them wait. A command that kills or unblocks
+    /// clients checks whether they have gone.
     pub(crate) fn publish_clients(&self, worker: usize, counters: &Counters) {
-        // The first two of the counts.
+        // The first two counts.
         for (place, count) in self.rows[worker].iter().zip([counters.clients, counters.clients_blocked]) {
             place.store(count, Ordering::Relaxed);
         }
     }
 
-    /// The sum over all workers of what they published last (at most a second ago).
+    /// The sum of the counts that all workers published last, at most a second ago.
     pub fn sum(&self) -> Counters {
         let mut sum = [0u64; Counters::LEN];
         for row in &self.rows {
@@ -322,7 +322,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_begin_anew_and_levels_do_not() {
+    fn a_reset_sets_counts_back_but_not_levels() {
         let counters = Counters { requests: 5, clients: 2, nodes_up: 1, ..Counters::default() };
         let later = Counters { requests: 9, clients: 1, ..counters };
         let expected = Counters { requests: 4, clients: 1, nodes_up: 1, ..Counters::default() };

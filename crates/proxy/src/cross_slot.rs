@@ -1,7 +1,7 @@
-//! CROSSSLOT: what a client is told whose keys live on several shards, and what the log is told of it.
+//! CROSSSLOT: the error for keys on several shards, for the client and for the log.
 //!
-//! The error begins with Redis's words, since programs look for them. It ends with what would help: one hash tag for the keys,
-//! and the option of shardis, if there is one.
+//! The error begins with Redis's words, since programs look for them. It ends with the remedy: one hash tag for the
+//! keys, and an option of shardis, if there is one.
 
 pub(crate) mod remedy;
 
@@ -11,7 +11,7 @@ use crate::cross_slot::remedy::Remedy;
 use crate::event::Notice;
 use crate::features::Session;
 
-/// Refuses a request since its keys live on several shards. The log is told of the first one of each client.
+/// Refuses a request whose keys are on several shards. The log gets the first such request of each client.
 #[cold]
 pub(crate) fn refuse_cross_slot(cx: &mut Context, session: &mut Session, remedy: Remedy) {
     note_cross_slot(cx, session, remedy);
@@ -34,7 +34,7 @@ mod tests {
     use crate::errors;
 
     #[test]
-    fn the_error_ends_with_what_would_help() {
+    fn the_error_ends_with_the_remedy() {
         let text = |remedy: Remedy, example| remedy.text(example).replace(errors::CROSS_SLOT, "…");
         let example = Some("a{tag}, b{tag}");
         assert_eq!(

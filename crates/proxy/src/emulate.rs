@@ -1,5 +1,5 @@
-//! Commands over several shards that no node can carry out, carried out here if the operator wants it
-//! (`--cross-shard=emulate`): SUNION, RENAME, BITOP and their like.
+//! Commands over several shards that no node can carry out: SUNION, RENAME, BITOP and similar ones. If the operator
+//! wants (`--cross-shard=emulate`), the worker carries them out.
 //!
 //! ```text
 //!   session ─► emulate ─► plan ─► questions to shards ─┐
@@ -7,18 +7,18 @@
 //!                          └──── all were answered ◄───┘ ─► reply ─► the client's place
 //! ```
 //!
-//! A plan ([`gather`], [`moves`]) decides and asks; it knows no connection. It is asked for the next step once all
-//! questions of the last one were answered or lost. It begins once all earlier requests of its client were answered: one
-//! whose reply is large may be asked again, and would then see what came behind it. The later ones are read when it is
-//! through, as they would wait for the command in one Redis. A plan that has begun to write goes on to its end when its
-//! client leaves.
+//! A plan ([`gather`], [`moves`]) decides and asks; it knows no connection. It takes its next step once all questions
+//! of the last one were answered or lost. Each question has the time of a request. A plan has at most four steps, and
+//! one more to undo its changes.
 //!
-//! Each question has the time of a request; a plan has four steps at most, and one more to take back what it did.
+//! A plan begins once all earlier requests of its client are answered. An earlier request with a large reply may be
+//! sent again, and would then see the effect of the plan. Later requests are read once the plan has ended, as they
+//! would wait for the command in a single Redis. A plan that has begun to write is completed even if its client leaves.
 //!
-//! The command table says which command takes which plan ([`command::Across`]): [`gather`] for most, [`moves`] for `SMOVE` and
-//! `LMOVE`, of which only one element travels, [`pops`] for `BLPOP` and its like, [`group_reads`] for `XREADGROUP`. The clients of the
-//! last two may wait: [`waits`] wakes the longest wait when a node tells of a changed key. docs/cross-shard.md tells users what to
-//! expect.
+//! The command table names the plan of each command ([`command::Across`]). Most use [`gather`]. `SMOVE` and `LMOVE` use
+//! [`moves`], which transfers only one element. `BLPOP` and similar commands use [`pops`], and `XREADGROUP` uses
+//! [`group_reads`]. Clients of the last two may wait: [`waits`] wakes the longest wait when a node reports a changed
+//! key. docs/cross-shard.md tells users what to expect.
 
 mod gather;
 mod group_reads;
@@ -59,27 +59,27 @@ use waits::{Key, KeyWait};
 #[derive(Debug)]
 pub(crate) struct Emulation {
     conn: ConnId,
-    /// In the client's order.
+    /// The place in the client's order.
     place: u32,
-    /// Over whose connections it asks.
+    /// The profile of the links for its questions.
     profile: ProfileId,
-    /// What was asked, and when, for the statistics.
+    /// The command and the instant of the request, for the statistics.
     command: Number,
     asked_us: u32,
     plan: Plan,
-    /// What came of each question of the present step.
+    /// Answers to the questions of the present step.
     answers: Vec<Option<Answer>>,
-    /// Questions that wait for their answers.
+    /// Questions without an answer yet.
     left: usize,
-    /// Bytes of the answers that are here.
+    /// Bytes of the answers so far.
     answered_bytes: usize,
-    /// Bytes that the plan holds while it waits for them.
+    /// Bytes that the plan holds meanwhile.
     planned_bytes: usize,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     counted_bytes: usize,
 }
 
-/// How a command is carried out.
+/// The plan of a command.
 #[derive(Debug)]
 enum Plan {
     Gather(Gather),
@@ -88,11 +88,11 @@ enum Plan {
     GroupRead(GroupRead),
 }
 
-/// What a plan asks one shard.
+/// A request of a plan to one shard.
 #[derive(Debug)]
 struct Question {
     shard: ShardId,
-    /// In another database than that of the session.
+    /// The database, if it is not that of the session.
     database: Option<u16>,
     request: Vec<u8>,
 }
@@ -105,24 +105,24 @@ impl Question {
     }
 }
 
-/// What came of a question.
+/// The answer to a question.
 #[derive(Debug)]
 enum Answer {
-    /// The node's reply, and when it was here by unix time.
+    /// The node's reply, and the unix time of its arrival.
     Reply { bytes: Vec<u8>, at_ms: u64 },
-    /// There is none.
+    /// There is no reply.
     Lost(Lost),
-    /// The reply was larger than what may be gathered.
+    /// The reply was larger than the limit of gathered bytes.
     TooLarge,
 }
 
-/// What a plan wants next.
+/// The next action of a plan.
 #[derive(Debug)]
 enum Next {
     Ask(Vec<Question>),
-    /// Nothing before a key has changed.
+    /// Nothing until a key has changed.
     Wait,
-    /// It is through: this is the client's reply.
+    /// The plan has ended with this reply for the client.
     Reply(Vec<u8>),
 }
 
@@ -132,22 +132,22 @@ fn first(answers: Vec<Answer>) -> Answer {
 }
 
 impl Next {
-    /// It is through, and this went wrong.
+    /// The plan has ended with this error.
     fn error(text: &str) -> Next {
         Next::Reply(errors::reply(text))
     }
 }
 
-/// What a plan needs to know of the world for its next step.
+/// Facts about the outside that a plan needs for its next step.
 #[derive(Clone, Copy, Debug)]
 struct Conditions {
     /// Unix time.
     now_ms: u64,
-    /// For what is random in the command.
+    /// The seed for commands that are random.
     seed: u64,
-    /// Bytes that one command may gather.
+    /// Limit of bytes that one command may gather.
     bytes_max: usize,
-    /// Bytes that are free for it now.
+    /// Bytes that the command may use now.
     bytes_free: usize,
 }
 
@@ -161,7 +161,7 @@ impl Plan {
         }
     }
 
-    /// Whether nothing was changed so far, and nothing that was sent could change anything.
+    /// Whether the plan has changed nothing so far, and no question in flight could change anything.
     fn is_reading(&self) -> bool {
         match self {
             Plan::Gather(gather) => gather.is_reading(),
@@ -180,7 +180,7 @@ impl Plan {
         }
     }
 
-    /// What it waits for, if it may wait.
+    /// The keys for which the plan may wait.
     fn wait(&self) -> Option<&KeyWait> {
         match self {
             Plan::Gather(_) | Plan::Move(_) => None,
@@ -197,7 +197,7 @@ impl Plan {
         }
     }
 
-    /// Whether its client waits, and no question is in flight.
+    /// Whether the client waits and no question is in flight.
     fn is_waiting(&self) -> bool {
         match self {
             Plan::Gather(_) | Plan::Move(_) => false,
@@ -206,7 +206,7 @@ impl Plan {
         }
     }
 
-    /// What is asked since keys have changed for which it waits.
+    /// Questions about the changed keys for which the plan waits.
     fn look_again(&mut self) -> Option<Vec<Question>> {
         match self {
             Plan::Gather(_) | Plan::Move(_) => None,
@@ -215,7 +215,7 @@ impl Plan {
         }
     }
 
-    /// Keys that it is about to take something from, by their places.
+    /// Keys from which the plan is about to take elements, by their places.
     fn in_hand(&self) -> Vec<usize> {
         match self {
             Plan::Gather(_) | Plan::Move(_) => Vec::new(),
@@ -224,7 +224,7 @@ impl Plan {
         }
     }
 
-    /// Whether the replies of the present step are taken however long they are: what was taken is nowhere else.
+    /// Whether replies of the present step may have any length: elements that were taken exist nowhere else.
     fn takes_any_length(&self) -> bool {
         match self {
             Plan::Gather(_) | Plan::Move(_) => false,
@@ -235,17 +235,17 @@ impl Plan {
 }
 
 impl Emulation {
-    /// The client that it is for, and the place in its order.
+    /// The client of the plan, and the place in its order.
     pub(crate) fn recipient(&self) -> (ConnId, u32) {
         (self.conn, self.place)
     }
 
-    /// Questions that wait for their answers.
+    /// Questions without an answer yet.
     pub(crate) fn questions_left(&self) -> usize {
         self.left
     }
 
-    /// What it was counted for, and what it holds.
+    /// Bytes as counted, and as held now.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.plan.held_bytes().max(self.answered_bytes))
     }
@@ -256,47 +256,47 @@ impl Emulation {
     }
 }
 
-/// A request that is refused since its keys live on several shards is looked at for another reason if it has no more bytes than
-/// this: looking at it is to cost no more than a request does.
+/// Limit of a request that is checked for another error when its keys are on several shards. The check must cost no
+/// more than a request.
 const OBJECTED_TO_BYTES_MAX: usize = 4 << 10;
-/// How errors begin that another keyspace than an empty one would not have, or a node, which has commands that the store lacks.
+/// Beginnings of errors that depend on the content of the keyspace, or on commands that nodes have and the store lacks.
 const NO_OBJECTIONS: [&[u8]; 2] = [b"-ERR no such key", b"-ERR command '"];
 
-/// Whether Redis refuses `request` whatever its keys hold; then its error is appended to `reply`.
+/// Whether Redis refuses `request` whatever its keys hold. If so, appends the error to `reply`.
 fn objects_to(settings: &Settings, request: &Request<'_>, now_ms: u64, reply: &mut Vec<u8>) -> bool {
     let Some(new_evaluator) = settings.evaluator else { return false };
     new_evaluator(0, now_ms).run(request, false, reply);
-    // Other errors, such as that of a group which is not there, are about what keys hold.
+    // Other errors, such as that of a missing group, depend on the values of keys.
     reply.starts_with(b"-ERR ") && !NO_OBJECTIONS.iter().any(|error| reply.starts_with(error))
 }
 
-/// What a key has in braces that is in the slot of `source`.
+/// A hash tag that lies in the slot of `source`.
 fn tag_beside(source: &[u8]) -> Cow<'_, [u8]> {
     let tag = TagRule::Redis.tag(source);
     if !tag.is_empty() && !tag.contains(&b'}') {
         return Cow::Borrowed(tag);
     }
-    // Such a name cannot stand in braces. Of numbers, one in 16,384 will do, which takes half a millisecond to find.
+    // Such a name cannot stand in braces. One number in 16,384 lies in the slot; to find one takes half a millisecond.
     let slot = slot_of(tag);
     let mut numbers = (0_u32..).map(|number| number.to_string().into_bytes());
     Cow::Owned(numbers.find(|number| slot_of(number) == slot).unwrap_or_default())
 }
 
-/// The commands over several shards that are carried out.
+/// The commands over several shards in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Emulations {
     pub slab: Slab<Emulation>,
-    /// Those that wait for an element.
+    /// The commands that wait for an element.
     pub waits: Waits,
 }
 
 impl Emulations {
-    /// Sends the questions of a step. What cannot be sent is lost at once.
+    /// Sends the questions of a step. A question that cannot be sent is lost at once.
     fn ask(&mut self, cx: &mut Context, id: Id, questions: Vec<Question>) {
         let Some(emulation) = self.slab.get_mut(id) else { return };
         let profile = emulation.profile;
         emulation.answered_bytes = 0;
-        // A plan has up to thousands of keys: they are looked at once for each step, and not for each answer.
+        // A plan may have thousands of keys: their bytes are summed up once per step and not per answer.
         emulation.planned_bytes = emulation.plan.held_bytes();
         emulation.left = questions.len();
         emulation.answers = (0..questions.len()).map(|_| None).collect();
@@ -310,7 +310,7 @@ impl Emulations {
             };
             match cx.shared_link(profile, question.shard) {
                 Ok(ix) => {
-                    // An emulation outlives its client: its number takes the place of one.
+                    // An emulation outlives its client: its own id stands in place of the client's.
                     let (part, owner) = (part as u32, Owner::Task(TaskKind::Emulation));
                     let asked = Asked { conn: id, place: 0, part, owner, kept: Kept::NO };
                     cx.engine.enqueue_on(ix, &question.request, asked);
@@ -343,7 +343,7 @@ impl Emulations {
         Some(emulation)
     }
 
-    /// The client that waited for it has gone. What has begun to write is brought to its end.
+    /// Notes that the client has gone. A plan that has begun to write is completed.
     pub(crate) fn leave_emulation(&mut self, cx: &mut Context, id: Id) {
         if self.slab.get(id).is_some_and(|emulation| emulation.plan.is_reading()) {
             self.forget_emulation(cx, id);
@@ -358,7 +358,7 @@ impl Emulations {
         self.slab.get(id).is_some_and(|emulation| emulation.has_room(bytes, bytes_max))
     }
 
-    /// Carries out a request whose keys live on several shards, if that is wanted and there is a way.
+    /// Carries out a request whose keys are on several shards, if the operator wants it and a plan exists.
     pub(crate) fn emulate(
         &mut self,
         cx: &mut Context,
@@ -381,7 +381,8 @@ impl Emulations {
         Step::Done
     }
 
-    /// Takes an element for a request whose keys live on several shards, or waits until `deadline`, if that is wanted.
+    /// Takes an element for a request whose keys are on several shards, or waits until `deadline`, if the operator
+    /// wants it.
     pub(crate) fn emulate_waiting(
         &mut self,
         cx: &mut Context,
@@ -394,7 +395,7 @@ impl Emulations {
         if cx.settings.cross_shard == CrossShard::Refuse || command.across == Across::Refused {
             return refuse_across(cx, session, command, request);
         }
-        // A permit for large transfers is not for those who wait.
+        // A waiting client must not have a permit for large transfers.
         cx.unpin(session);
         if let Err(text) = self.begin_emulation(cx, session, command, request, keys, cx.engine.now + patience)
         {
@@ -402,7 +403,7 @@ impl Emulations {
         }
     }
 
-    /// Asks the first questions. If that cannot be, nothing is asked, and the client is to be told why.
+    /// Asks the first questions. If this fails, no question is asked, and the error is for the client.
     fn begin_emulation(
         &mut self,
         cx: &mut Context,
@@ -443,7 +444,7 @@ impl Emulations {
         Ok(())
     }
 
-    /// Takes the steps for which all is there. The client's reply and whose it is, once the plan is through.
+    /// Takes the steps that are ready. Returns the ended plan and the client's reply.
     fn go_on(&mut self, cx: &mut Context, id: Id) -> Option<(Emulation, Vec<u8>)> {
         while self.slab.get(id)?.left == 0 {
             let conditions = conditions(cx);
@@ -473,8 +474,8 @@ impl Emulations {
     }
 }
 
-/// Refuses a request whose keys live on several shards. Redis looks at all arguments before it looks for keys, so what is
-/// wrong with them is said first; a cluster looks at the slots before.
+/// Refuses a request whose keys are on several shards. Redis checks all arguments before keys, so faults of arguments
+/// are reported first. A cluster checks the slots before.
 #[cold]
 pub(crate) fn refuse_across(
     cx: &mut Context,
@@ -492,7 +493,7 @@ pub(crate) fn refuse_across(
     cx.engine.pool.give(reply);
 }
 
-/// How `request` is carried out, and what is asked first.
+/// The plan for `request` and its first questions.
 fn plan(
     cx: &mut Context,
     session: &Session,
@@ -535,7 +536,7 @@ fn plan(
     }
 }
 
-/// Refuses what Redis refuses whatever its keys hold.
+/// Refuses requests that Redis refuses whatever their keys hold.
 fn check_arguments(cx: &Context, request: &Request<'_>) -> Result<(), String> {
     let mut reply = Vec::new();
     match objects_to(&cx.settings, request, unix_ms(cx), &mut reply) {
@@ -544,7 +545,8 @@ fn check_arguments(cx: &Context, request: &Request<'_>) -> Result<(), String> {
     }
 }
 
-/// The name of a key that nobody else uses. A cluster wants it in the slot of `source`: to both, one command is sent.
+/// The name of a key that no other client uses. In a cluster it lies in the slot of `source`, since one command uses
+/// both.
 fn journal_name(cx: &Context, source: &[u8]) -> Vec<u8> {
     let (worker, number) = (cx.settings.worker, cx.stats.counters.emulations);
     let name = format!("shardis:moving:{}:{worker}:{number}", cx.run_id).into_bytes();
@@ -568,7 +570,7 @@ fn unix_ms(cx: &Context) -> u64 {
 }
 
 impl Emulations {
-    /// What came of question `part` of the present step.
+    /// Takes the answer to question `part` of the present step.
     pub(crate) fn absorb_answer(
         &mut self,
         cx: &mut Context,
@@ -579,7 +581,7 @@ impl Emulations {
     ) {
         let at_ms = unix_ms(cx);
         let bytes_max = cx.limits.cross_shard_bytes_max;
-        // The client may have gone.
+        // The emulation may have ended with its client.
         let Some(emulation) = self.slab.get_mut(id) else { return };
         let answer = match outcome {
             Outcome::Lost(lost) => Answer::Lost(lost),
@@ -594,7 +596,7 @@ impl Emulations {
         self.advance_emulation(cx, peers, id);
     }
 
-    /// The reply to question `part` is too large: it is passed over.
+    /// Skips the reply to question `part`, which is too large.
     pub(crate) fn refuse_answer(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, part: u32) {
         self.take_answer(id, part, Answer::TooLarge);
         self.advance_emulation(cx, peers, id);
@@ -608,7 +610,7 @@ impl Emulations {
     }
 }
 
-/// The plan is through, and its client gets `reply`, if the client is still there.
+/// Ends the plan. Its client gets `reply`, if it is still there.
 pub(super) fn answer_emulation(cx: &mut Context, peers: &mut Peers, emulation: Emulation, reply: Vec<u8>) {
     let Some(Peer::Client(session)) = peers.get_mut(emulation.conn) else {
         return waits::note_unreturned(cx, &emulation, &reply);

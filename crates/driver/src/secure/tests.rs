@@ -1,5 +1,5 @@
-//! Clients with TLS and PROXY headers, and nodes with TLS, over real sockets on the loopback: one driver is us, another
-//! the other side.
+//! Clients with TLS and PROXY headers, and nodes with TLS, over real sockets on the loopback. One driver is shardis,
+//! another is the other side.
 
 use super::*;
 use crate::credentials::{Acceptor, ClientAuth, Identity, Trust};
@@ -21,14 +21,14 @@ fn credentials() -> (Acceptor, Connector) {
     (acceptor, Connector::new(Trust::Authorities(certificate.as_bytes()), None).expect("it trusts"))
 }
 
-/// Two drivers with a connection between them that both call [`ID`].
+/// Two drivers with a connection between them, which both call [`ID`].
 struct Ends {
     us: Driver,
     other: Driver,
 }
 
 impl Ends {
-    /// Both turn once: everything that happened, as `pick` sees it.
+    /// One turn of each driver. `pick` gets every event.
     fn turn(&mut self, mut pick: impl FnMut(bool, Event<'_>)) {
         for (is_us, driver) in [(true, &mut self.us), (false, &mut self.other)] {
             driver.wait(Duration::from_millis(1)).expect("polls");
@@ -108,7 +108,7 @@ fn with_pending_client(entry: &Entry, deadline: Instant) -> (Driver, std::net::T
 }
 
 #[test]
-fn much_goes_both_ways_at_once_and_arrives_whole() {
+fn large_transfers_in_both_directions_arrive_whole() {
     const TOTAL: usize = 5 << 20;
     let bytes: Vec<u8> = (0..TOTAL).map(|at| (at * 7 + at / 251) as u8).collect();
     let mut ends = Ends::connected();
@@ -135,7 +135,7 @@ fn much_goes_both_ways_at_once_and_arrives_whole() {
 }
 
 #[test]
-fn a_paused_connection_keeps_what_came_until_it_is_resumed() {
+fn a_paused_connection_keeps_its_input_until_it_is_resumed() {
     let mut ends = Ends::connected();
     ends.us.pause(ID);
     assert_eq!(ends.other.send(ID, b"hello").expect("open"), 5);
@@ -147,12 +147,12 @@ fn a_paused_connection_keeps_what_came_until_it_is_resumed() {
 }
 
 #[test]
-fn paused_in_the_middle_of_much_it_goes_on_without_new_bytes() {
+fn a_pause_in_a_large_transfer_ends_without_new_bytes() {
     let mut ends = Ends::connected();
     let bytes = vec![7; 60_000];
     assert_eq!(ends.other.send(ID, &bytes).expect("the kernel takes it"), bytes.len());
     let mut left = bytes.len();
-    // All is in the kernel of this side, or here, before the first look: no edge will come any more.
+    // All bytes are in the kernel of this side, or here, before the first read: no further edge will come.
     while left > 0 {
         left -= until(&mut ends.us, |event| match event {
             Event::Received(ID, bytes) => Some(bytes.len()),
@@ -183,7 +183,7 @@ fn a_close_is_an_end_for_the_other_side_after_all_that_was_sent() {
 }
 
 #[test]
-fn who_has_finished_still_hears_the_other() {
+fn a_half_closed_connection_still_receives() {
     let mut ends = Ends::connected();
     ends.other.finish(ID);
     until(&mut ends.us, |event| matches!(event, Event::Ended(ID)).then_some(()));
@@ -246,7 +246,7 @@ fn a_client_without_the_header_is_refused_by_name() {
 }
 
 #[test]
-fn few_pending_clients_go_on_in_a_turn_and_all_in_the_end() {
+fn few_pending_clients_proceed_per_turn_and_all_in_the_end() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let addr = listener.local_addr().expect("bound");
     let (mut driver, mut others) = (Driver::new().expect("a poll"), Vec::new());

@@ -1,4 +1,4 @@
-//! TLS over pipes in memory: no socket, and every byte where the test wants it.
+//! TLS over pipes in memory: without sockets, and with control over every byte.
 
 use super::*;
 use crate::credentials::{Acceptor, ClientAuth, Connector, Identity, Trust};
@@ -11,9 +11,9 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 struct Way {
     bytes: VecDeque<u8>,
-    /// Bytes that it holds at most; more wait.
+    /// Most bytes that it holds; more have to wait.
     capacity: usize,
-    /// Bytes that one read gives at most.
+    /// Most bytes that one read returns.
     step: usize,
     is_shut: bool,
 }
@@ -56,7 +56,7 @@ impl Write for End {
     }
 }
 
-/// A certificate for `name` that is its own authority, and its key, in PEM.
+/// A self-signed certificate for `name` and its key, in PEM.
 fn certificate(name: &str) -> (String, String) {
     let made = rcgen::generate_simple_self_signed([name.to_owned()]).expect("a certificate");
     (made.cert.pem(), made.signing_key.serialize_pem())
@@ -88,7 +88,7 @@ impl Pair {
         }
     }
 
-    /// Before the handshake, with one certificate that the client trusts.
+    /// Before the handshake, with a certificate that the client trusts.
     fn usual() -> Pair {
         let made = certificate("node.test");
         let connector = Connector::new(Trust::Authorities(made.0.as_bytes()), None).expect("it trusts");
@@ -103,10 +103,10 @@ impl Pair {
         pair
     }
 
-    /// Runs the handshake of both; an error is the reason of the first side that refuses.
+    /// Runs the handshake of both. An error is the reason of the first side that refuses.
     fn shake(&mut self) -> io::Result<()> {
         for _ in 0..100_000 {
-            // Both go on, whatever the other does.
+            // Both continue, whatever the other does.
             let (client, server) = (self.client.handshake()?, self.server.handshake()?);
             if client && server {
                 return Ok(());
@@ -115,16 +115,16 @@ impl Pair {
         panic!("the handshake does not end");
     }
 
-    /// The way from the client to the server.
+    /// The pipe from the client to the server.
     fn up(&self) -> std::cell::RefMut<'_, Way> {
         self.client.below.outgoing.borrow_mut()
     }
 }
 
-/// The buffer that a driver has for others' turns.
+/// The size of a driver's buffer while other connections wait.
 const BUFFER_BYTES: usize = 32 * 1024;
 
-/// All that can be read now, and what follows.
+/// All bytes that can be read now, and the next step.
 fn read_all(stream: &mut TlsStream<End>) -> (Vec<u8>, Then) {
     let (mut all, mut buffer) = (Vec::new(), vec![0; BUFFER_BYTES]);
     loop {
@@ -137,7 +137,7 @@ fn read_all(stream: &mut TlsStream<End>) -> (Vec<u8>, Then) {
     }
 }
 
-/// Bytes of which none is where another could be.
+/// Bytes with a pattern that shows every change of their order.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
 }
@@ -200,7 +200,7 @@ fn nothing_is_kept_back_while_the_socket_is_silent() {
         for part in message.chunks(record) {
             assert_eq!(pair.client.write(part).expect("open"), part.len());
         }
-        // One edge of the socket, and no other will come: it must bring all.
+        // The socket reported one edge and will report no other: this read must bring all bytes.
         let (received, then) = read_all(&mut pair.server);
         assert!(received == message && then == Then::Wait, "{} of {}", received.len(), message.len());
         assert!(pair.server.unread.is_empty());
@@ -226,7 +226,7 @@ fn a_read_takes_no_more_than_its_buffer_and_keeps_little() {
 }
 
 #[test]
-fn what_is_called_taken_was_received_and_the_rest_waits() {
+fn taken_bytes_were_received_and_the_rest_waits() {
     let mut pair = Pair::connected();
     pair.up().capacity = 50_000;
     let message = pattern(200_000);
@@ -245,12 +245,12 @@ fn what_is_called_taken_was_received_and_the_rest_waits() {
 }
 
 #[test]
-fn the_end_is_told_after_what_came_before_it() {
+fn the_end_is_reported_after_all_bytes() {
     let mut pair = Pair::connected();
     pair.client.write(b"last words").expect("open");
     pair.client.say_goodbye();
     assert_eq!(read_all(&mut pair.server), (b"last words".to_vec(), Then::End));
-    // That was one direction.
+    // Now the other direction.
     assert_eq!(pair.server.write(b"understood").expect("open"), 10);
     assert_eq!(read_all(&mut pair.client).0, b"understood");
 }
@@ -274,7 +274,7 @@ fn bytes_that_were_changed_on_the_way_are_refused() {
 }
 
 #[test]
-fn who_does_not_speak_tls_is_told_apart_and_gets_an_alert() {
+fn a_peer_without_tls_is_recognised_and_gets_an_alert() {
     let mut pair = Pair::usual();
     pair.up().bytes.extend(b"*1\r\n$4\r\nPING\r\n");
     let error = pair.server.handshake().expect_err("it is RESP");
@@ -285,7 +285,7 @@ fn who_does_not_speak_tls_is_told_apart_and_gets_an_alert() {
 #[test]
 fn a_handshake_that_does_not_end_is_refused() {
     let mut pair = Pair::usual();
-    // A greeting of 60,000 bytes in records of 1,000, as if it were meant.
+    // The start of a handshake message of 60,000 bytes, in records of 1,000.
     pair.up().bytes.extend([22, 3, 1, 0x03, 0xe8, 1, 0, 0xea, 0x60]);
     pair.up().bytes.extend([0; 996]);
     let mut sent = 0;
@@ -302,7 +302,7 @@ fn a_handshake_that_does_not_end_is_refused() {
 }
 
 #[test]
-fn who_closes_in_the_middle_of_a_handshake_is_named_as_such() {
+fn a_close_during_the_handshake_is_reported_as_such() {
     let mut pair = Pair::usual();
     pair.client.handshake().expect("it begins");
     pair.up().bytes.truncate(20);
@@ -317,7 +317,7 @@ fn a_request_right_behind_the_handshake_is_not_lost() {
     assert!(!pair.client.handshake().expect("it begins"));
     assert!(!pair.server.handshake().expect("it answers"));
     assert!(pair.client.handshake().expect("it is done"));
-    // Before the server has seen the client's last flight.
+    // Before the server has seen the client's last message of the handshake.
     let message = pattern(60_000);
     assert_eq!(pair.client.write(&message).expect("open"), message.len());
     assert!(pair.server.handshake().expect("it is done"));
@@ -325,7 +325,7 @@ fn a_request_right_behind_the_handshake_is_not_lost() {
 }
 
 #[test]
-fn nodes_are_believed_only_with_the_right_name_and_authority() {
+fn nodes_are_trusted_only_with_the_right_name_and_authority() {
     let (right, other) = (certificate("node.test"), certificate("node.test"));
     let acceptor = Acceptor::new(vec![identity(&right)], ClientAuth::No, b"").expect("it accepts");
     let reason = |trust: Trust<'_>, name: &str| {
@@ -341,7 +341,7 @@ fn nodes_are_believed_only_with_the_right_name_and_authority() {
 }
 
 #[test]
-fn clients_show_certificates_as_the_listener_wants_it() {
+fn clients_show_certificates_as_the_listener_demands() {
     let (server, client, stranger) = (certificate("node.test"), certificate("client"), certificate("client"));
     let outcome = |auth: ClientAuth, shown: Option<&(String, String)>| {
         let acceptor = Acceptor::new(vec![identity(&server)], auth, client.0.as_bytes()).expect("it accepts");
@@ -405,7 +405,7 @@ fn a_client_that_comes_back_resumes_its_session() {
     for _ in 0..2 {
         let mut pair = Pair::new(&connector, &acceptor, "node.test");
         pair.shake().expect("they agree");
-        // The ticket comes behind the handshake.
+        // The ticket comes after the handshake.
         pair.client.read(&mut vec![0; BUFFER_BYTES]).expect("open");
         kinds.push(pair.server.tls.handshake_kind());
     }
@@ -413,7 +413,7 @@ fn a_client_that_comes_back_resumes_its_session() {
 }
 
 #[test]
-fn credentials_that_are_of_no_use_are_refused_by_what_is_wrong() {
+fn unusable_credentials_are_refused_with_their_fault() {
     let (one, other) = (certificate("a.test"), certificate("b.test"));
     let reason = |certificates: &str, key: &str| {
         Identity::new(certificates.as_bytes(), key.as_bytes()).expect_err("of no use").to_string()
@@ -429,7 +429,7 @@ fn credentials_that_are_of_no_use_are_refused_by_what_is_wrong() {
 }
 
 #[test]
-fn faults_of_certificates_are_told_in_words() {
+fn faults_of_certificates_are_described_in_words() {
     let at = |days: u64| UnixTime::since_unix_epoch(Duration::from_secs(days * DAY_S));
     let expired = CertificateError::ExpiredContext { time: at(20_000), not_after: at(19_990) };
     let early = CertificateError::NotValidYetContext { time: at(20_000), not_before: at(20_003) };
@@ -444,7 +444,7 @@ fn faults_of_certificates_are_told_in_words() {
 }
 
 #[test]
-fn an_authoritys_own_certificate_is_told_as_such() {
+fn an_authoritys_own_certificate_is_named_as_such() {
     let key = rcgen::KeyPair::generate().expect("a key");
     let mut params = rcgen::CertificateParams::new(vec!["node.test".to_owned()]).expect("a name");
     params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);

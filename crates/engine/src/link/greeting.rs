@@ -1,11 +1,11 @@
-//! What a connection to a node begins with.
+//! The greeting: the first requests on a connection to a node.
 
 use std::fmt;
 use std::sync::Arc;
 use zeroize::Zeroizing;
 
-/// What a connection begins with, before any request: it makes the connection what its profile wants, and ends with a request
-/// that a node answers as soon as it takes others.
+/// The requests that precede all others on a connection. They give the connection its profile. The last one is a
+/// request that a node answers as soon as it accepts others.
 #[derive(Clone)]
 pub struct Greeting {
     bytes: Arc<Zeroizing<Vec<u8>>>,
@@ -13,44 +13,44 @@ pub struct Greeting {
     end: End,
 }
 
-/// With what a greeting ends, and what of a node's answers to it shows that requests may follow.
+/// The last request of a greeting, and the reply that shows that further requests may follow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// PING, and PONG.
+    /// PING, answered by PONG.
     Ping,
-    /// PING, which the default user may not be allowed to send, or nobody who has not logged in: the node lives
-    /// nevertheless, and says to each request what it has against it.
+    /// PING from a user that may not be allowed to send it, or before any login. An error still shows that the node
+    /// lives: it will answer each request with its objection.
     PingOfAnybody,
-    /// HELLO, which all users may send, whatever else they may not.
+    /// HELLO, which every user may send.
     Hello,
-    /// HELLO, and nobody has logged in yet.
+    /// HELLO before any login.
     HelloOfNobody,
-    /// Nothing: the connection never comes to be used.
+    /// None: the connection is never used.
     Never,
 }
 
 impl Greeting {
-    /// For a connection over which nothing may go.
+    /// The greeting of a connection that may carry no request.
     pub fn never() -> Greeting {
         Greeting { bytes: Arc::default(), requests: 1, end: End::Never }
     }
 
-    /// One of these `bytes`, which are so many requests.
+    /// A greeting with these `bytes`, which hold `requests` requests.
     pub fn new(bytes: Zeroizing<Vec<u8>>, requests: usize, end: End) -> Greeting {
         Greeting { bytes: Arc::new(bytes), requests, end }
     }
 
-    /// Its wire bytes.
+    /// The encoded requests.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// How many replies answer it.
+    /// Number of replies to the greeting.
     pub fn replies(&self) -> usize {
         self.requests
     }
 
-    /// Whether `reply`, the last of them, shows that requests may follow.
+    /// Whether `reply`, the last one, shows that requests may follow.
     pub fn is_answered_by(&self, reply: &[u8]) -> bool {
         let says = |word: &[u8]| reply.strip_prefix(b"-").is_some_and(|rest| rest.starts_with(word));
         match self.end {
@@ -62,12 +62,12 @@ impl Greeting {
         }
     }
 
-    /// Whether clients say on a connection that begins so who they are.
+    /// Whether clients log in on a connection with this greeting.
     pub fn is_of_nobody(&self) -> bool {
         self.end == End::HelloOfNobody
     }
 
-    /// The request that asks the node whether it lives, on a connection that began so.
+    /// The request that probes the node on a connection with this greeting.
     pub fn probe(&self) -> &'static [u8] {
         match self.end {
             End::Ping | End::PingOfAnybody => PING,
@@ -76,19 +76,19 @@ impl Greeting {
     }
 }
 
-/// There may be a password in it.
+/// Hides the bytes, which may contain a password.
 impl fmt::Debug for Greeting {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(formatter, "{} requests", self.requests)
     }
 }
 
-/// Asks whether the node lives.
+/// Probes the node.
 pub const PING: &[u8] = b"*1\r\n$4\r\nPING\r\n";
-/// It does.
+/// The reply to [`PING`].
 pub const PONG: &[u8] = b"+PONG\r\n";
-/// The same, which every user may ask.
+/// Probes the node with a request that every user may send.
 pub const HELLO: &[u8] = b"*1\r\n$5\r\nHELLO\r\n";
-/// The first words of errors that are about who asks, and not about the node.
+/// The first words of errors that concern the user and not the node.
 const NO_AUTH: &[u8] = b"NOAUTH ";
 const NO_PERMISSION: &[u8] = b"NOPERM ";

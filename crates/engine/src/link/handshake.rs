@@ -1,4 +1,5 @@
-//! How a connection to a node begins: greeting, PONG, and what the node must show before it gets requests.
+//! The beginning of a connection to a node: greeting, PONG, and the proof that the node must give before it gets
+//! requests.
 
 use super::{Link, State, shown};
 use crate::ConnId;
@@ -8,7 +9,7 @@ use resp::reply;
 use stdx::Instant;
 
 impl<F: Features> Link<F> {
-    /// What is being said before any request.
+    /// The requests of the present step: the greeting, or the request for the proof.
     pub(super) fn opening(&self) -> &[u8] {
         if self.handshake.is_proving {
             self.handshake.proof.request()
@@ -17,7 +18,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// The connection that was asked for is there. Its node must show `proof` before it gets requests.
+    /// Begins the handshake on the new connection. The node must give `proof` before it gets requests.
     pub fn handle_connected(&mut self, proof: F::Proof) {
         (self.handshake.proof, self.handshake.is_proving) = (proof, false);
         if let State::Connecting { conn, deadline } = self.state {
@@ -27,8 +28,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// The next reply to the greeting of a new connection: requests flow if it is the PONG, or what the node must show
-    /// after that, which is true then.
+    /// Takes the next reply of the handshake. Returns true if it was the last one: requests flow from now on.
     pub fn handle_probe_reply(&mut self, reply: &[u8], now: Instant) -> Result<bool, String> {
         match &mut self.state {
             &mut State::Probing { conn, unsent: 0, ref mut unanswered, .. } if self.handshake.is_proving => {
@@ -64,13 +64,13 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// What the node is asked to show, and has not shown all of.
+    /// The proof that the node was asked for and has not completed.
     pub fn proving(&self) -> Option<&F::Proof> {
         let is_asked = self.handshake.is_proving && matches!(self.state, State::Probing { .. });
         is_asked.then_some(&self.handshake.proof)
     }
 
-    /// Requests flow from now on.
+    /// Ends the handshake: requests flow from now on.
     fn begin(&mut self, conn: ConnId, now: Instant) {
         self.state = State::Ready { conn, since: now };
         self.attempts.failures = 0;

@@ -1,15 +1,15 @@
-//! Whether a request may be sent again, and how often it was.
+//! Whether a request may be sent again, and how often it was sent.
 
-/// Whether the bytes of a request are kept until it is answered, why, and how often it was redirected.
+/// Whether and why the bytes of a request are kept until it is answered, and how often it was redirected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Kept(u8);
 
 impl Kept {
-    /// They are not: nobody will ask again.
+    /// Not kept: the request is never sent again.
     pub const NO: Kept = Kept(0);
-    /// They are, in case its node declines it.
+    /// Kept in case the node declines the request.
     pub const UNTIL_RUN: Kept = Kept(1);
-    /// They are: it changes nothing, so that it may be asked again whatever became of it.
+    /// Kept because the request changes nothing: it may be sent again whatever happened to it.
     pub const READ: Kept = Kept(IS_READ | 1);
 
     /// [`Kept::READ`] if `reads`.
@@ -18,56 +18,56 @@ impl Kept {
         if reads { Kept::READ } else { Kept::NO }
     }
 
-    /// Whether they are kept.
+    /// Whether the bytes are kept.
     #[inline]
     pub fn is_kept(self) -> bool {
         self != Kept::NO
     }
 
-    /// Whether it changes nothing.
+    /// Whether the request changes nothing.
     #[inline]
     pub fn is_read(self) -> bool {
         self.0 & IS_READ != 0
     }
 
-    /// Whether it may be asked on another connection than the one that it is in flight on, for no fault of its own.
+    /// Whether the request may move from its link to another, through no fault of its own.
     #[inline]
     pub(crate) fn may_be_repeated(self) -> bool {
         self.0 & (IS_READ | IS_REPEATED) == IS_READ
     }
 
-    /// The same for a read that is asked again since its connection failed or was clogged: that is done once.
+    /// The next value for a read that is sent again because its link failed or was clogged. This happens once.
     #[inline]
     pub(crate) fn repeated(self) -> Kept {
         Kept(self.0 | IS_REPEATED)
     }
 
-    /// How often it was sent.
+    /// Number of nodes that the request was sent to.
     #[inline]
     fn times(self) -> u8 {
         self.0 & !(IS_READ | IS_REPEATED)
     }
 
-    /// The same, redirected once more; `None` if that was done too often.
+    /// The next value for a request that is redirected once more; `None` if it was redirected too often.
     #[inline]
     pub(crate) fn redirected(self) -> Option<Kept> {
         let times = self.times().max(Kept::UNTIL_RUN.times());
         (times <= REDIRECTS_MAX).then_some(Kept(self.0 & (IS_READ | IS_REPEATED) | (times + 1)))
     }
 
-    /// Whether it is where a node has said that it belongs, and perhaps not where the topology says.
+    /// Whether a node has named the present place of the request, perhaps against the topology.
     #[inline]
     pub fn was_redirected(self) -> bool {
         self.times() > Kept::UNTIL_RUN.times()
     }
 }
 
-/// Beside the number of times that it was sent: it changes nothing.
+/// Flag beside the number: the request changes nothing.
 const IS_READ: u8 = 0x80;
-/// Beside that: it was asked again, on another connection.
+/// Flag beside the number: the request was repeated on another link.
 const IS_REPEATED: u8 = 0x40;
-/// A request is sent to so many other nodes at most, as by most clients of Redis Cluster: a slot that is reported
-/// elsewhere by each node that is asked will be so by the next.
+/// Redirects of one request, as in most clients of Redis Cluster. If each node that was asked names another, so will
+/// the next one.
 const REDIRECTS_MAX: u8 = 5;
 
 #[cfg(test)]

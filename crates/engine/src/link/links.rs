@@ -1,11 +1,11 @@
-//! All links of a worker, by index. The index of a link that is gone is given to a later one.
+//! All links of a worker, by index. A new link may get the index of one that is gone.
 
 use crate::features::Features;
 use crate::link::Link;
 use std::num::NonZeroU32;
 use std::ops::{Index, IndexMut};
 
-/// Which of a worker's links.
+/// The index of a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct LinkIx(NonZeroU32);
 
@@ -17,7 +17,7 @@ impl LinkIx {
         LinkIx(NonZeroU32::MIN.saturating_add(place as u32))
     }
 
-    /// As a number, from 0 on.
+    /// The index as a number from 0.
     #[inline]
     pub fn to_u32(self) -> u32 {
         self.0.get() - 1
@@ -45,7 +45,7 @@ impl<F: Features> Default for Links<F> {
 }
 
 impl<F: Features> Links<F> {
-    /// Takes `link`, at an index that is free.
+    /// Adds `link` at a free index.
     pub fn add(&mut self, link: Link<F>) -> LinkIx {
         match self.vacant.pop() {
             Some(ix) => {
@@ -59,13 +59,13 @@ impl<F: Features> Links<F> {
         }
     }
 
-    /// The link `ix` is gone: another may have its index.
+    /// Frees the index of a link that is gone.
     pub fn vacate(&mut self, ix: LinkIx) {
         debug_assert!(!self.is_vacant(ix), "an index is given up once");
         self.vacant.push(ix);
     }
 
-    /// The links `one` and `other` change places.
+    /// Swaps the links `one` and `other`.
     pub fn swap(&mut self, one: LinkIx, other: LinkIx) {
         self.links.swap(one.to_u32() as usize, other.to_u32() as usize);
     }
@@ -75,22 +75,22 @@ impl<F: Features> Links<F> {
         self.vacant.contains(&ix)
     }
 
-    /// All indexes that were ever given.
+    /// All indexes that were ever used.
     pub fn indexes(&self) -> impl Iterator<Item = LinkIx> + use<F> {
         (0..self.links.len()).map(LinkIx::of)
     }
 
-    /// All, by index.
+    /// All links, by index.
     pub fn iter(&self) -> std::slice::Iter<'_, Link<F>> {
         self.links.iter()
     }
 
-    /// The same, to be changed.
+    /// The same, mutable.
     pub fn iter_mut(&mut self) -> std::slice::IterMut<'_, Link<F>> {
         self.links.iter_mut()
     }
 
-    /// The same, with their indexes.
+    /// All links with their indexes.
     pub fn with_indexes(&self) -> impl Iterator<Item = (LinkIx, &Link<F>)> {
         self.indexes().zip(&self.links)
     }

@@ -1,19 +1,19 @@
-//! The bytes of requests on one connection to a node: what waits to be sent, and what was sent and may be asked again.
+//! The bytes of requests on one connection to a node: unsent bytes, and sent bytes of requests that may be sent again.
 //!
 //! ```text
-//!    all of it sent        being sent             waiting        the last buffer
+//!    sent as a whole         being sent             waiting        the last buffer
 //!   ┌──────────┬──────┐   ┌────────┬────────┐   ┌───────────┐   ┌──────────┐
 //!   │ answered │ kept │ … │ kept   │ unsent │ … │ unsent    │   │ unsent   │◄── requests are appended
 //!   └──────────┴──────┘   └────────┴────────┘   └───────────┘   └──────────┘
 //!              ▲                   ▲                                       ▲
-//!              kept from           written                                 end      offsets in all that was ever queued
+//!               kept from           written                                 end      offsets among all bytes ever queued
 //! ```
 //!
-//! What is sent stays where it is until it is answered. It is not copied for that: nearly no request is ever asked again.
-//! If nobody may ask again, it is forgotten at once.
+//! Sent bytes stay in place until their request is answered. They are not copied, since nearly no request is ever sent
+//! again. If no request may be sent again, sent bytes are dropped at once.
 //!
-//! Buffers do not grow beyond the size of the pool's pieces, unless one request is larger: what is queued in a burst is not
-//! copied again and again while it grows, and no large buffers are left behind.
+//! Buffers do not grow beyond the size of the pool's pieces, unless one request is larger. So a burst is not copied
+//! again and again while it grows, and leaves no large buffers behind.
 
 use std::collections::VecDeque;
 use stdx::{BufferPool, make_room};
@@ -23,26 +23,26 @@ use stdx::{BufferPool, make_room};
 pub(super) struct Outbox {
     /// Buffers before the last, from the oldest on.
     full: VecDeque<Vec<u8>>,
-    /// So many of `full` are sent as a whole.
+    /// Number of buffers in `full` that are sent as a whole.
     full_sent: usize,
-    /// So many bytes of the one behind those are sent.
+    /// Sent bytes of the next buffer in `full`.
     full_part: usize,
-    /// So many bytes of `full` are not sent.
+    /// Unsent bytes of `full`.
     full_unsent: usize,
     last: Vec<u8>,
-    /// So many bytes of `last` are sent.
+    /// Sent bytes of `last`.
     sent: usize,
-    /// So many bytes of the oldest buffer are forgotten.
+    /// Bytes of the oldest buffer that were dropped.
     forgotten: usize,
-    /// How many bytes are kept.
+    /// Kept bytes.
     kept: usize,
-    /// How many bytes were ever sent.
+    /// Bytes that were ever sent.
     written: u64,
 }
 
 impl Outbox {
-    /// The place to append `len` bytes to, for which there is room. Take care to append only; what is there already must stay
-    /// as it is.
+    /// The buffer for `len` more bytes, with room for them. The caller may only append: the bytes in the buffer must
+    /// not change.
     #[inline]
     pub(super) fn tail(&mut self, len: usize, pool: &mut BufferPool) -> &mut Vec<u8> {
         if self.sent == self.last.len() || self.last.capacity() - self.last.len() < len {
@@ -51,11 +51,11 @@ impl Outbox {
         &mut self.last
     }
 
-    /// Finds room where nothing waits to be sent, once a turn, or where the last buffer is full.
+    /// Makes room if nothing waits to be sent (once a turn), or if the last buffer is full.
     #[inline(never)]
     fn begin(&mut self, len: usize, pool: &mut BufferPool) {
         let (used, is_sent) = (self.last.len(), self.sent == self.last.len());
-        // A buffer that is half full of what is kept is not grown: that would be copied.
+        // A buffer that is half full of kept bytes does not grow, since growing would copy them.
         let is_left = used + len > pool.piece_bytes_max() || is_sent && used > self.last.capacity() / 2;
         if used > 0 && is_left {
             if self.full_unsent == 0 {
@@ -72,7 +72,7 @@ impl Outbox {
         make_room(&mut self.last, len);
     }
 
-    /// Counts what is sent as a whole.
+    /// Counts a buffer that is sent as a whole.
     fn pass_sent(&mut self) {
         if self.full.get(self.full_sent).is_some_and(|buffer| buffer.len() == self.full_part) {
             self.full_sent += 1;
@@ -80,7 +80,7 @@ impl Outbox {
         }
     }
 
-    /// What is to be sent next; there is more if it is less than [`Outbox::unsent_len`].
+    /// Bytes to send next. If they are fewer than [`Outbox::unsent_len`], more follow.
     #[inline]
     pub(super) fn unsent(&self) -> &[u8] {
         if self.full_unsent == 0 {
@@ -89,13 +89,13 @@ impl Outbox {
         &self.full[self.full_sent][self.full_part..]
     }
 
-    /// How many bytes wait to be sent.
+    /// Bytes that wait to be sent.
     #[inline]
     pub(super) fn unsent_len(&self) -> usize {
         self.full_unsent + self.last.len() - self.sent
     }
 
-    /// What is counted as unsent or kept, and what its buffers hold of that.
+    /// Bytes that count as unsent or kept, and the bytes that the buffers hold for them.
     pub(super) fn account(&self) -> (usize, usize) {
         let held: usize = self.full.iter().chain([&self.last]).map(Vec::len).sum();
         (self.unsent_len() + self.kept, held - self.forgotten)
@@ -105,22 +105,22 @@ impl Outbox {
         self.kept
     }
 
-    /// Offset of the first byte that is kept, or else of what is sent next.
+    /// Offset of the first kept byte, or else of the first unsent one.
     pub(super) fn kept_from(&self) -> u64 {
         self.written - self.kept as u64
     }
 
-    /// Offset of what is sent next.
+    /// Offset of the first unsent byte.
     pub(super) fn written(&self) -> u64 {
         self.written
     }
 
-    /// Offset of what is appended next.
+    /// Offset of the next byte to be appended.
     pub(super) fn end(&self) -> u64 {
         self.written + self.unsent_len() as u64
     }
 
-    /// The first `count` bytes of [`Outbox::unsent`] are sent. They are kept.
+    /// Notes that the first `count` bytes of [`Outbox::unsent`] are sent. They are kept.
     pub(super) fn handle_sent(&mut self, count: usize) {
         self.kept += count;
         self.written += count as u64;
@@ -133,7 +133,7 @@ impl Outbox {
         self.pass_sent();
     }
 
-    /// Forgets what is kept before the offset `until`.
+    /// Drops kept bytes before the offset `until`.
     pub(super) fn forget(&mut self, until: u64, pool: &mut BufferPool) {
         let mut count = (until.min(self.written)).saturating_sub(self.kept_from()) as usize;
         self.kept -= count;
@@ -149,14 +149,14 @@ impl Outbox {
             }
         }
         self.forgotten += count;
-        // Without anything to send or to keep, no buffer is held.
+        // Without bytes to send or to keep, no buffer is held.
         if self.full.is_empty() && self.forgotten == self.last.len() {
             (self.sent, self.forgotten) = (0, 0);
             pool.give(std::mem::take(&mut self.last));
         }
     }
 
-    /// A copy of the bytes from offset `start` to `end`, which must be kept or unsent.
+    /// A copy of the bytes from offset `start` to `end`, all of which must be kept or unsent.
     pub(super) fn copy(&self, start: u64, end: u64) -> Vec<u8> {
         let len = (end - start) as usize;
         let mut before = self.forgotten + (start - self.kept_from()) as usize;
@@ -169,7 +169,7 @@ impl Outbox {
         bytes
     }
 
-    /// Drops everything and gives the buffers back. Offsets begin anew.
+    /// Drops all bytes and gives the buffers back. Offsets begin anew.
     pub(super) fn clear(&mut self, pool: &mut BufferPool) {
         let gone = std::mem::take(self);
         for buffer in gone.full.into_iter().chain([gone.last]) {
@@ -177,7 +177,7 @@ impl Outbox {
         }
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in use by the buffers.
     #[cfg(test)]
     pub(super) fn capacity(&self) -> usize {
         self.full.iter().chain([&self.last]).map(Vec::capacity).sum()
@@ -195,7 +195,7 @@ mod tests {
         BufferPool::new(4, PIECE_BYTES)
     }
 
-    /// Appends `count` bytes that say at which offset they are.
+    /// Appends `count` bytes whose values encode their offsets.
     fn push(outbox: &mut Outbox, count: usize, pool: &mut BufferPool) {
         let start = outbox.end();
         let bytes: Vec<u8> = (start..start + count as u64).map(said_at).collect();
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_asks_for_again_leaves_no_buffer() {
+    fn bytes_that_are_not_kept_leave_no_buffer() {
         let (mut outbox, mut pool) = (Outbox::default(), pool());
         push(&mut outbox, 10, &mut pool);
         outbox.handle_sent(4);
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_is_never_copied_while_more_is_sent() {
+    fn kept_bytes_are_never_copied_while_more_is_sent() {
         let (mut outbox, mut pool) = (Outbox::default(), pool());
         let mut places = Vec::new();
         for _ in 0..8 {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_sent_leaves_while_bytes_keep_coming() {
+    fn sent_bytes_leave_while_bytes_keep_coming() {
         let (mut outbox, mut pool) = (Outbox::default(), pool());
         for _ in 0..1000 {
             push(&mut outbox, 1000, &mut pool);
@@ -248,7 +248,7 @@ mod tests {
         assert!(outbox.capacity() <= 2 * PIECE_BYTES, "{}", outbox.capacity());
     }
 
-    /// A buffer that doubled for a burst would leave as much behind again, for which the allocator has no use.
+    /// A buffer that doubled for a burst would leave as much memory behind, for which the allocator has no use.
     #[test]
     fn a_burst_is_queued_in_buffers_that_the_pool_keeps() {
         let (mut outbox, mut pool) = (Outbox::default(), BufferPool::new(1000, PIECE_BYTES));
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn random_steps_lose_no_byte_and_hold_little_more_than_those() {
+    fn random_steps_lose_no_byte_and_hold_little_more() {
         for seed in 0..40 {
             let (mut outbox, mut pool, mut prng) = (Outbox::default(), pool(), Prng::new(seed));
             for step in 0..300 {

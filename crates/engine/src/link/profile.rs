@@ -1,18 +1,18 @@
 //! Names connection profiles.
 
-/// Names a profile of this worker for as long as it lives, and nothing afterwards: what comes late must not go over the
-/// connections of somebody else.
+/// Names a profile of this worker for its lifetime only. A late event must not use the links of another profile.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ProfileId {
-    /// Its place.
+    /// The index of the profile.
     pub index: u16,
-    /// How often the place was given away before. A profile lives for some seconds at least: until this wraps, days pass.
+    /// The number of earlier uses of the index. A profile lives for some seconds at least, so days pass until this
+    /// wraps.
     pub generation: u16,
 }
 
 impl ProfileId {
-    /// That of database 0 and RESP2, in which every client begins.
+    /// The profile of database 0 and RESP2, with which every client begins.
     pub const FIRST: ProfileId = ProfileId { index: 0, generation: 0 };
-    /// There is no such profile, and nothing goes over it.
+    /// No profile, over which no request goes.
     pub const NONE: ProfileId = ProfileId { index: u16::MAX, generation: u16::MAX };
 }

@@ -1,22 +1,22 @@
-//! When requests in flight on a connection are late: what counts is how long their node is silent.
+//! When requests in flight on a connection are late. The duration of the node's silence decides.
 //!
 //! ```text
 //!   sent ── bytes ── bytes ── nothing for --request-timeout-ms ───────────► late: the outcome is unknown
 //!     └──── bytes, again and again, for ten times as long ────────────────► late as well
 //! ```
 //!
-//! A node that keeps sending is not late, for whomever it sends. So a request is late when two things are true: it was queued a
-//! timeout ago, and for a timeout nothing has come on its connection. A request behind a slow one is not late with it: it has a
-//! timeout of its own. These count like bytes that come:
+//! A node that keeps sending is not late, whichever request the bytes answer. So a request is late when it was queued a
+//! timeout ago, and for a timeout nothing has come on its connection. A request behind a slow one is not late with it,
+//! since it has a timeout of its own. These events count like bytes that come:
 //!
-//! - The connection was made a moment ago. What waited for that was not sent.
-//! - The node takes more of what it had no room for.
+//! - The connection was just made. Requests that waited for it were not sent before.
+//! - The node takes more bytes after it had no room.
 //! - Bytes have come that the worker has not read yet, or the worker itself was stopped: see [`Link::handle_stall`].
 //!
-//! While the worker does not read, since the client of a large reply does not, nothing is late.
+//! While the worker does not read a large reply because its client does not, no request is late.
 //!
-//! The second bound, [`Limits::request_timeouts_max`], is for a request behind a reply that does not end, or on a connection
-//! whose node answers everything but this.
+//! The second bound, [`Limits::request_timeouts_max`], is for a request behind a reply that does not end. It is also
+//! for a node that answers all requests but this one.
 
 use crate::features::Features;
 use crate::limits::Limits;
@@ -24,33 +24,33 @@ use crate::link::{Link, State, Ticket, Use};
 use std::time::Duration;
 use stdx::Instant;
 
-/// What the time asks of a link.
+/// The action that is due on a link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Due {
     /// Nothing.
     Nothing,
     /// Try to connect.
     Connect,
-    /// Give the connection up.
+    /// Close the connection.
     Fail(&'static str),
-    /// The ticket at the front of those not yet expired is late: take it with [`Link::expire`].
+    /// Take the first late ticket with [`Link::expire`].
     Expire,
-    /// Nothing has come for a good part of a request's time: see `suspect.rs`.
+    /// Suspect the link: nothing has come for a good part of a request's time. See `suspect.rs`.
     Suspect,
 }
 
 impl<F: Features> Link<F> {
-    /// Something came, or counts as if it had: the silence begins anew.
+    /// Notes progress: the silence begins anew.
     pub fn handle_progress(&mut self, now: Instant) {
         self.moved_at = now;
     }
 
-    /// When something last came.
+    /// The instant of the last progress.
     pub fn moved_at(&self) -> Instant {
         self.moved_at
     }
 
-    /// What is in flight is late from `late_at` on at the latest, and so is the connection, if it is being made.
+    /// Limits the time of all requests in flight, and of an attempt to connect, to `late_at`.
     pub fn hurry(&mut self, late_at: Instant) {
         match &mut self.state {
             State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {
@@ -66,7 +66,7 @@ impl<F: Features> Link<F> {
         now.since(self.moved_at) >= time
     }
 
-    /// When [`Link::due`] may say something else than now.
+    /// The next instant at which [`Link::due`] may return another action.
     pub fn deadline(&self, limits: &Limits) -> Instant {
         match self.state {
             State::Waiting { until } => until,
@@ -77,7 +77,7 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// What `now` asks for.
+    /// The action that is due at `now`.
     pub fn due(&self, now: Instant, limits: &Limits) -> Due {
         match self.state {
             State::Waiting { until } if until <= now => Due::Connect,
@@ -90,20 +90,20 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// When the first ticket that is not yet expired will be.
+    /// The instant at which the next ticket expires.
     fn late_at(&self, limits: &Limits) -> Instant {
         let Some(ticket) = self.in_flight.tickets.get(self.in_flight.expired) else { return Instant::NEVER };
         match self.used_by {
-            // A slow client makes its own replies late, and only those.
+            // A slow client delays only its own replies.
             Use::Pinned if self.incoming.paused => Instant::NEVER,
-            // Nobody waits behind a bulk transfer, and all that is subscribed to is asked for at once.
+            // No client waits behind a bulk transfer, and all subscriptions are sent at once.
             Use::Pinned | Use::Subscription => self.silent_at(ticket, limits),
             _ => self.silent_at(ticket, limits).min(self.over_at(ticket, limits)).min(self.late_at_most),
         }
     }
 
-    /// When the node will have been silent for a whole timeout of `ticket`. Of a request that is not all there it owes nothing
-    /// but to take what there is.
+    /// The instant at which the node will have been silent for a whole timeout of `ticket`. While the request is
+    /// incomplete, the node only owes that it takes the bytes.
     fn silent_at(&self, ticket: &Ticket<F>, limits: &Limits) -> Instant {
         let silent_at = self.moved_at + self.silence_max(limits);
         match ticket.deadline {
@@ -112,14 +112,13 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// When `ticket` has had as many timeouts as a request may have. What is here of its reply, or of the one before it, gets
-    /// its time.
+    /// The instant at which `ticket` has used all its timeouts. Bytes of its reply, or of the one before, extend it.
     fn over_at(&self, ticket: &Ticket<F>, limits: &Limits) -> Instant {
         limits.over_at(ticket.deadline, self.silence_max(limits))
             + limits.transfer_time(self.incoming.bytes.len())
     }
 
-    /// How long the node may be silent.
+    /// The time for which the node may be silent.
     pub fn silence_max(&self, limits: &Limits) -> Duration {
         match self.used_by {
             Use::Shared | Use::Replica | Use::Held | Use::Subscription | Use::Draining | Use::Standby => {
@@ -129,7 +128,8 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// How long the ticket that is late at `now` has waited, for the error: a whole timeout of silence, or all that it may.
+    /// The time that the ticket that is late at `now` has waited, for the error: one timeout of silence, or all its
+    /// timeouts.
     pub fn waited(&self, now: Instant, limits: &Limits) -> Duration {
         let silence_max = self.silence_max(limits);
         match self.is_silent_for(silence_max, now) || self.late_at_most <= now {
@@ -138,8 +138,8 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// When a connection with late replies is given up: another timeout after the first reply was late, if nothing
-    /// came meanwhile.
+    /// The instant at which a connection with late replies is closed: another timeout after the first reply was late,
+    /// if nothing came meanwhile.
     fn hopeless_at(&self, limits: &Limits) -> Instant {
         match self.in_flight.tickets.front() {
             Some(ticket) if self.in_flight.expired > 0 => {
@@ -149,8 +149,8 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// When it is to be suspected that what is sent still arrives: once in each silence, and not while it is new, so that it
-    /// is not replaced again and again where a node leaves some requests waiting on purpose (CLIENT PAUSE).
+    /// The instant at which the link becomes suspect: once in each silence, but not while the link is new. Otherwise
+    /// the link would be replaced again and again if a node delays requests on purpose (CLIENT PAUSE).
     fn suspect_at(&self, limits: &Limits) -> Instant {
         match (self.state, self.in_flight.tickets.front()) {
             (State::Ready { since, .. }, Some(first))
@@ -163,27 +163,27 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Whether nothing has come since it was suspected.
+    /// Whether nothing has come since the link became suspect.
     pub fn is_suspect(&self) -> bool {
         self.suspected_at > self.moved_at
     }
 
-    /// It is suspect from now on.
+    /// Makes the link suspect.
     pub fn suspect(&mut self, now: Instant) {
         self.suspected_at = now;
     }
 
-    /// The node has no room for more of what is sent.
+    /// Notes that the node has no room for more bytes.
     #[cold]
     pub fn note_blocked(&mut self, now: Instant) {
-        // It was not asked for anything yet, so that its silence means nothing before.
+        // The node was not asked for anything before, so its earlier silence means nothing.
         if self.in_flight.tickets.back().is_some_and(|ticket| ticket.deadline == Instant::NEVER) {
             self.handle_progress(now);
         }
     }
 
-    /// Makes a tombstone of the first ticket that is late and returns what it was. `None` if a connection would not
-    /// take all of its bytes: then the connection is to be given up instead, which tells everybody the truth.
+    /// Makes a tombstone of the first late ticket and returns the ticket. `None` if the connection did not take all
+    /// bytes of the request. The connection must then be closed, so that all its clients get the right error.
     pub fn expire(&mut self) -> Option<Ticket<F>> {
         let written = self.outgoing.outbox.written();
         let ticket = self.in_flight.tickets.get_mut(self.in_flight.expired)?;
@@ -196,7 +196,7 @@ impl<F: Features> Link<F> {
         Some(late)
     }
 
-    /// The worker was stopped until `now`: nothing that its node may have done meanwhile was seen.
+    /// Notes that the worker was stopped until `now`. Whatever nodes did meanwhile was not seen.
     pub fn handle_stall(&mut self, now: Instant, limits: &Limits) {
         match &mut self.state {
             State::Waiting { .. } => {}
@@ -208,8 +208,8 @@ impl<F: Features> Link<F> {
         }
     }
 
-    /// Whether the first late reply is the end of the connection: only one client waits for what comes on it, its node
-    /// answers on another meanwhile, or nothing more is sent on it before that reply has come.
+    /// Whether the first late reply closes the connection. This holds if only one client waits for its replies, or if
+    /// its node answers on another connection meanwhile. It also holds if nothing more is sent on it before that reply.
     pub fn is_given_up_when_late(&self) -> bool {
         match self.used_by {
             Use::Pinned | Use::Held | Use::Subscription => true,

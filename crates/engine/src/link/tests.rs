@@ -10,13 +10,13 @@ fn at(ms: u64) -> Instant {
     Instant::from_nanos(ms * 1_000_000)
 }
 
-/// A node that was not connected to yet.
+/// A link to a node that was not connected to yet.
 fn waiting() -> Link<None> {
     let greeting = Greeting::new(PING.to_vec().into(), 1, End::Ping);
     Link::new((ShardId(0), NodeId(0)), Use::Shared, ProfileId::FIRST, greeting)
 }
 
-/// A link through which requests flow since `at(0)`.
+/// A link that is ready since `at(0)`.
 fn ready() -> Link<None> {
     let mut link = waiting();
     link.state = State::Ready { conn: CONN, since: at(0) };
@@ -82,7 +82,7 @@ fn a_kept_request_is_there_until_its_reply_is() {
     queue(&mut link, &mut pool, at(0));
     queue(&mut link, &mut pool, at(0));
     let ping = Some(PING.to_vec());
-    // Unsent, sent but for its end, sent by itself, sent behind others.
+    // Unsent, sent but for its end, sent alone, sent behind others.
     for count in [0, 20, 8, 0] {
         link.handle_sent(count, &mut pool);
         link.forget_answered(&mut pool);
@@ -97,7 +97,7 @@ fn a_kept_request_is_there_until_its_reply_is() {
 }
 
 #[test]
-fn what_is_too_much_to_be_kept_is_not_asked_again() {
+fn requests_beyond_the_kept_bytes_are_not_sent_again() {
     let mut pool = pool();
     let mut link = ready();
     queue(&mut link, &mut pool, at(0));
@@ -118,7 +118,7 @@ fn what_is_too_much_to_be_kept_is_not_asked_again() {
 fn a_large_reply_on_its_way_has_ten_timeouts_and_its_own_time() {
     let (mut pool, limits) = (pool(), Limits::default());
     let mut link = ready();
-    // Its first timeout is over at 1 s.
+    // The first timeout ends at 1 s.
     queue(&mut link, &mut pool, at(0));
     link.handle_sent(PING.len(), &mut pool);
     link.keep_input(&vec![b'x'; 16 << 20], &mut pool);
@@ -156,7 +156,7 @@ fn a_silent_connection_is_given_up_after_a_second_timeout() {
 }
 
 #[test]
-fn silent_node_makes_nobody_wait_for_its_next_link() {
+fn a_silent_node_makes_no_client_wait_for_its_next_link() {
     let (mut pool, limits, mut prng) = (pool(), Limits::default(), Prng::new(7));
     let mut link = ready();
     queue(&mut link, &mut pool, at(2000));
@@ -164,7 +164,7 @@ fn silent_node_makes_nobody_wait_for_its_next_link() {
     link.expire();
     link.fail("no reply in time".into(), at(4000), &limits, &mut prng, &mut pool);
     assert_eq!(link.admit(&limits), Err("no reply in time"));
-    // Half open: its PING is asked for once, and only its answer closes the breaker.
+    // Half open: its PING is sent once, and only the reply closes the breaker.
     link.state = State::Connecting { conn: CONN, deadline: at(5000) };
     link.handle_connected(());
     link.handle_sent(PING.len(), &mut pool);
@@ -174,7 +174,7 @@ fn silent_node_makes_nobody_wait_for_its_next_link() {
 }
 
 #[test]
-fn what_was_never_written_is_not_made_a_tombstone() {
+fn an_unwritten_request_does_not_become_a_tombstone() {
     let mut pool = pool();
     let mut link = ready();
     queue(&mut link, &mut pool, at(0));

@@ -3,32 +3,32 @@
 /// A reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// An earlier request goes another way, and nothing may overtake it: one that is in flight on a draining or a held link,
+    /// An earlier request takes another way, and nothing may overtake it. It is in flight on a draining or a held link,
     /// waits in the retry queue, or is carried out by a task. Each such request counts.
     Order,
-    /// A node is asked for what the request means, or who the client is.
+    /// A node is asked about the meaning of the request or the identity of the client.
     Question,
     /// CLIENT PAUSE.
     Pause,
 }
 
-/// The reasons that there are at the moment.
+/// The present reasons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Hold {
-    /// How many earlier requests are in the way.
+    /// Number of earlier requests that the next one must not overtake.
     order: u32,
     question: bool,
     pause: bool,
 }
 
 impl Hold {
-    /// Whether there is none.
+    /// Whether there is no reason.
     #[inline]
     pub fn is_empty(self) -> bool {
         self.order == 0 && !(self.question | self.pause)
     }
 
-    /// Whether there is this one.
+    /// Whether `reason` is present.
     #[inline]
     pub fn has(self, reason: Reason) -> bool {
         match reason {
@@ -38,13 +38,13 @@ impl Hold {
         }
     }
 
-    /// How many earlier requests nothing may overtake.
+    /// Number of earlier requests that nothing may overtake.
     #[inline]
     pub fn order(self) -> u32 {
         self.order
     }
 
-    /// One more is in the way. Only order counts.
+    /// Adds a reason. Only [`Reason::Order`] counts how often.
     #[inline]
     pub fn add(&mut self, reason: Reason) {
         match reason {
@@ -54,7 +54,7 @@ impl Hold {
         }
     }
 
-    /// One less is. Whether there was one.
+    /// Removes a reason once. Returns whether it was present.
     #[inline]
     pub fn remove(&mut self, reason: Reason) -> bool {
         let was = self.has(reason);

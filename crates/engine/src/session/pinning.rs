@@ -1,20 +1,21 @@
-//! How far a client has come with a large transfer.
+//! Progress of a client's large transfer.
 
 use stdx::Id;
 
-/// How far a client has come with a large transfer.
+/// Progress of a client's large transfer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Pinning {
-    /// It has none.
+    /// There is none.
     #[default]
     No,
-    /// It has none, and has changed its profile ([`crate::link::profile`]): no request is read until all earlier ones were answered.
+    /// There is none, but the client has changed its profile ([`crate::link::profile`]). No request is read until all
+    /// earlier ones are answered.
     Turning,
-    /// It waits for a permit.
+    /// The client waits for a permit.
     Waiting(Id),
-    /// Its next request may be carried out on pinned connections, once all earlier ones were answered.
+    /// The next request may use pinned links, once all earlier ones are answered.
     Ready(Id),
-    /// That was done; no other request is read until it was answered.
+    /// The request is in flight on pinned links. No other request is read until it is answered.
     Busy(Id),
 }
 

@@ -1,4 +1,5 @@
-//! The replies of one client: each request has its place in their order, and they leave in that order, however they come.
+//! The replies of one client. Each request has a place in their order. Replies arrive in any order and leave in this
+//! one.
 
 use crate::limits::Limits;
 use crate::walk;
@@ -6,43 +7,43 @@ use resp::reply::is_push;
 use std::collections::VecDeque;
 use stdx::{BufferPool, ByteQueue, Instant, append};
 
-/// What comes for one client, and what waits to be sent to it.
+/// Replies that are still to come for one client, and bytes to send to it.
 #[derive(Debug)]
 pub struct Replies<T> {
     pub(super) pending: VecDeque<Place<T>>,
     /// The number of the place at the front of `pending`.
     pub(super) front: u32,
-    /// What waits to be sent.
+    /// Bytes to send.
     pub output: Output,
     /// Bytes of replies that wait for earlier ones.
     pub(super) parked_bytes: usize,
     /// Running mean of the size of replies, in bytes times 8.
     reply_bytes_mean_x8: u32,
-    /// Bytes of the reply at the front that were passed on before all of it was here.
+    /// Bytes of the reply at the front that were passed on before the reply was complete.
     relayed: usize,
 }
 
-/// What waits to be sent to a client.
+/// Bytes to send to a client.
 #[derive(Debug)]
 pub struct Output {
     pub(super) queue: ByteQueue,
-    /// The driver took less than it was offered and has not yet said that it takes more.
+    /// The driver took fewer bytes than offered and has not yet reported that it takes more.
     pub blocked: bool,
     /// Listed for sending in this turn.
     pub listed: bool,
-    /// It was held once, so that more could come: see `cork.rs`.
+    /// The output was held once for further replies: see `cork.rs`.
     pub is_corked: bool,
-    /// When the client last took a byte.
+    /// The instant at which the client last took a byte.
     pub moved_at: Instant,
-    /// The last place that no message may overtake: that of a confirmation, or of a message that waits there itself. One
-    /// that has left bars nothing.
+    /// The last place that no message may overtake: of a confirmation, or of a message that waits there itself. Once
+    /// that place has left, messages may pass.
     barrier: u32,
 }
 
-/// Whom a place waits for.
+/// The source of the reply for a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Owed<T> {
-    /// One node, whose reply is passed on as it is.
+    /// One node, whose reply is passed on unchanged.
     Node,
     /// A task, which makes the reply.
     Task(T),
@@ -52,13 +53,13 @@ pub enum Owed<T> {
 #[derive(Debug)]
 pub struct Interrupted<T> {
     is_muted: bool,
-    /// Messages that stay behind all of it.
+    /// Messages that stay behind the whole reply.
     told: VecDeque<Place<T>>,
-    /// How much output there was before that request.
+    /// Length of the output before that request.
     output: usize,
 }
 
-/// Whether the place `number` was reserved behind `other`. Numbers begin anew behind the largest.
+/// Whether place `number` was reserved after `other`. Numbers wrap around.
 #[inline]
 pub fn is_behind(number: u32, other: u32) -> bool {
     number.wrapping_sub(other).cast_signed() > 0
@@ -75,7 +76,7 @@ pub(super) enum Place<T> {
     Ready(Parked),
 }
 
-/// A reply that waits; nearly all are small and need no memory of their own.
+/// A reply that waits. Nearly all are small and need no allocation.
 #[derive(Debug)]
 pub(super) enum Parked {
     Small { len: u8, bytes: [u8; Parked::SMALL_BYTES_MAX] },
@@ -83,7 +84,7 @@ pub(super) enum Parked {
 }
 
 impl Parked {
-    /// As much as fits without growing [`Place`].
+    /// The most that fits without growing [`Place`].
     const SMALL_BYTES_MAX: usize = 30;
 
     const EMPTY: Parked = Parked::Small { len: 0, bytes: [0; Self::SMALL_BYTES_MAX] };
@@ -94,8 +95,8 @@ impl Parked {
         parked
     }
 
-    /// Makes `reply` of what was [`Parked::EMPTY`]. In place: a reply that is put together elsewhere and then moved is
-    /// read before it is written, for which the processor has to wait (2 % of all its time).
+    /// Turns [`Parked::EMPTY`] into `reply`, in place. If the reply were built elsewhere and then moved, the processor
+    /// would read it before it is written. The stall cost 2 % of all its time.
     fn fill(&mut self, reply: &[u8], pool: &mut BufferPool) {
         match self {
             Parked::Small { len, bytes } if reply.len() <= Self::SMALL_BYTES_MAX => {
@@ -141,8 +142,8 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// Whether a session that was stopped by [`super::Session::may_read`] has caught up enough to go on: half-way, so that
-    /// it does not stop and go with every reply.
+    /// Whether a session that [`super::Session::may_read`] stopped may go on. It may once half of its replies are here,
+    /// so that it does not stop and go with every reply.
     pub fn has_caught_up(&self, limits: &Limits) -> bool {
         (self.pending.is_empty() || self.has_window(2 * self.pending.len(), limits))
             && self.held_bytes() <= limits.pending_bytes_max / 2
@@ -153,20 +154,20 @@ impl<T: Copy> Replies<T> {
         self.pending.is_empty() || self.has_window(self.pending.len() + 1, limits)
     }
 
-    /// Whether `pending` requests may be pending: as many as fill `pending_bytes_max` with replies of the size seen
-    /// lately, but one at a time if those were large.
+    /// Whether `pending` requests may be pending. Their replies, estimated from the recent ones, may fill
+    /// `pending_bytes_max`. If the recent replies were large, one request at a time may be pending.
     pub(super) fn has_window(&self, pending: usize, limits: &Limits) -> bool {
         self.fits(pending, limits) && !self.expects_large(limits)
     }
 
-    /// Whether so many may be pending if replies are small.
+    /// Whether `pending` requests may be pending if replies are small.
     #[inline(always)]
     fn fits(&self, pending: usize, limits: &Limits) -> bool {
         pending <= limits.pending_max && pending * self.reply_bytes_mean() <= limits.pending_bytes_max
     }
 
-    /// How many requests more may be pending, of a session for which [`super::Session::may_read`] was true a moment ago and that only
-    /// sends requests on meanwhile: where replies are not small, one at a time is told.
+    /// Number of further requests that may be pending, for a session that only sends requests on and for which
+    /// [`super::Session::may_read`] was true a moment ago. If replies are not small, the number is one.
     #[inline(always)]
     pub fn room(&self, limits: &Limits) -> usize {
         let pending = self.pending.len();
@@ -177,12 +178,12 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// Whether the next reply is expected to be large, as the last ones were.
+    /// Whether the next reply is expected to be large, like the last ones.
     pub fn expects_large(&self, limits: &Limits) -> bool {
         self.reply_bytes_mean() > limits.large_bytes
     }
 
-    /// Whether replies to it are known to be small: some were.
+    /// Whether the client's replies are known to be small.
     pub fn expects_little(&self) -> bool {
         self.reply_bytes_mean() < FIRST_REPLY_BYTES as usize / 2
     }
@@ -202,7 +203,7 @@ impl<T: Copy> Replies<T> {
         self.pending.is_empty() && self.output.queue.is_empty()
     }
 
-    /// Reserves the next place, for what `owed` will bring. The number goes into the ticket.
+    /// Reserves the next place, which `owed` will fill. The number goes into the ticket.
     pub fn reserve(&mut self, owed: Owed<T>) -> u32 {
         walk::enter("reserve");
         let number = self.next_place();
@@ -215,7 +216,7 @@ impl<T: Copy> Replies<T> {
         self.front.wrapping_add(self.pending.len() as u32)
     }
 
-    /// Whom place `number` waits for; `None` if there is no such place, or it is filled: nobody waits.
+    /// The source of the reply for place `number`; `None` if there is no such place, or it is filled.
     #[inline]
     pub fn owed(&self, number: u32) -> Option<Owed<T>> {
         match self.pending.get(self.index(number))? {
@@ -229,13 +230,13 @@ impl<T: Copy> Replies<T> {
         self.index(number) < self.pending.len()
     }
 
-    /// Whether nothing was sent behind the request at place `number`: what stands there is what the client is told besides.
+    /// Whether the request at place `number` is the client's last one. Only messages may stand behind it.
     pub fn is_last(&self, number: u32) -> bool {
         let is_told = |place: &Place<T>| matches!(place, Place::Ready(told) if is_push(told.as_slice()));
         self.pending.iter().skip(self.index(number) + 1).all(is_told)
     }
 
-    /// What place `number` waits for is something else from now on.
+    /// Changes the source of the reply for place `number`.
     pub fn expect(&mut self, number: u32, expected: Owed<T>) {
         let index = self.index(number);
         if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
@@ -243,7 +244,7 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// Gives up what it waits for: the last request that was read, which stands alone.
+    /// Gives up the reply to the last request, which is the only one pending.
     pub fn forget_pending(&mut self) {
         debug_assert!(self.pending.len() <= 1, "who waits for an element waits for nothing else");
         self.pending.clear();
@@ -254,12 +255,12 @@ impl<T: Copy> Replies<T> {
         self.front
     }
 
-    /// Whom the place at the front waits for.
+    /// The source of the reply for the place at the front.
     pub fn front_owed(&self) -> Option<Owed<T>> {
         self.owed(self.front)
     }
 
-    /// Whether a part of the reply at the front was passed on: it cannot be replaced by an error any more.
+    /// Whether a part of the reply at the front was passed on. The reply can then not be replaced by an error.
     pub fn is_relaying(&self) -> bool {
         self.relayed > 0
     }
@@ -272,7 +273,7 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// All of the reply at the front was passed on.
+    /// Ends the reply at the front, all of which was passed on.
     pub fn finish_relay(&mut self, pool: &mut BufferPool) {
         let len = std::mem::take(&mut self.relayed);
         self.note_reply(len);
@@ -280,7 +281,7 @@ impl<T: Copy> Replies<T> {
         self.release(pool);
     }
 
-    /// Ends the reply at the front, which goes on behind the reply to a further request: that is carried out next.
+    /// Interrupts the reply at the front for a further request, which is carried out next. The rest follows its reply.
     pub fn interrupt_relay(&mut self, pool: &mut BufferPool) -> Interrupted<T> {
         let is_muted = matches!(self.pending.front(), Some(Place::Muted(_)));
         let told = self.pending.split_off(1);
@@ -288,7 +289,7 @@ impl<T: Copy> Replies<T> {
         Interrupted { is_muted, told, output: self.output.queue.len() }
     }
 
-    /// The further request was carried out: `owed` brings the rest of the interrupted reply. Messages stay behind it.
+    /// Ends the interruption: `owed` brings the rest of the reply. Messages stay behind it.
     pub fn resume_relay(&mut self, mut interrupted: Interrupted<T>, owed: Owed<T>, pool: &mut BufferPool) {
         let rest = self.reserve(owed);
         if interrupted.is_muted {
@@ -308,7 +309,7 @@ impl<T: Copy> Replies<T> {
         (self.reply_bytes_mean_x8 / 8) as usize
     }
 
-    /// Learns the size of replies. A single huge one does not count for more than a few large ones.
+    /// Learns the size of replies. A single huge one counts for no more than a few large ones.
     #[inline]
     fn note_reply(&mut self, len: usize) {
         self.reply_bytes_mean_x8 += len.min(REPLY_BYTES_COUNTED_MAX) as u32;
@@ -319,19 +320,19 @@ impl<T: Copy> Replies<T> {
         number.wrapping_sub(self.front) as usize
     }
 
-    /// Fills place `number`. The ready run at the front moves to the output.
+    /// Fills place `number`. Completed replies at the front move to the output.
     pub fn settle(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) {
         let is_filled = self.settle_if(number, reply, pool, |_| true);
         debug_assert!(is_filled, "a ticket names a place that was reserved and not filled");
     }
 
-    /// The same, if that place waits for one node, whose reply is passed on as it is. Else nothing is done, and it is false.
+    /// The same, but only if that place waits for one node whose reply is passed on unchanged. Else returns false.
     #[inline(always)]
     pub fn settle_as_it_is(&mut self, number: u32, reply: &[u8], pool: &mut BufferPool) -> bool {
         self.settle_if(number, reply, pool, |owed| matches!(owed, Owed::Node))
     }
 
-    /// Fills place `number` if it waits, and for what `is_right` says. With one look for the place.
+    /// Fills place `number` if it waits and `is_right` accepts its source. One lookup of the place serves both.
     #[inline(always)]
     fn settle_if(
         &mut self,
@@ -366,7 +367,7 @@ impl<T: Copy> Replies<T> {
         true
     }
 
-    /// Answers the request that was just read: behind everything that is pending.
+    /// Answers the request that was just read, behind all pending replies.
     pub fn answer(&mut self, reply: &[u8], pool: &mut BufferPool) {
         if self.pending.is_empty() {
             self.output.queue.push(reply, pool);
@@ -377,7 +378,7 @@ impl<T: Copy> Replies<T> {
         self.pending.push_back(Place::Ready(parked));
     }
 
-    /// Appends a message: at once, if it neither falls into the middle of a reply nor overtakes what it must not.
+    /// Appends a message: at once, unless it would interrupt a reply or overtake a barrier.
     pub fn push(&mut self, message: &[u8], pool: &mut BufferPool) {
         let is_barred = !is_behind(self.front, self.output.barrier);
         if self.pending.is_empty() || (self.relayed == 0 && !is_barred) {
@@ -387,7 +388,7 @@ impl<T: Copy> Replies<T> {
         self.answer(message, pool);
     }
 
-    /// Messages must not overtake what is at `place`.
+    /// Keeps messages from overtaking the reply at `place`.
     pub fn raise_barrier(&mut self, place: u32) {
         if is_behind(place, self.output.barrier) || is_behind(self.front, self.output.barrier) {
             self.output.barrier = place;
@@ -399,12 +400,12 @@ impl<T: Copy> Replies<T> {
         self.front = self.front.wrapping_add(1);
     }
 
-    /// Moves replies that wait for nobody any more to the output.
+    /// Moves completed replies at the front to the output.
     fn release(&mut self, pool: &mut BufferPool) {
         walk::enter("release");
         while let Some(Place::Ready(parked)) = self.pending.front() {
             match parked {
-                // A muted place has nothing.
+                // A muted place has no bytes.
                 Parked::Small { len: 0, .. } => {}
                 Parked::Small { len, bytes } => {
                     self.parked_bytes -= usize::from(*len);
@@ -422,17 +423,17 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// What waits to be sent.
+    /// Bytes to send.
     pub fn output(&self) -> &[u8] {
         self.output.queue.as_slice()
     }
 
-    /// Whether this client has more waiting than it may: it does not read, and must not cost others their memory.
+    /// Whether more waits for this client than may: it does not read, and must not use up the memory of others.
     pub fn is_overfull(&self, newest_reply: usize, limits: &Limits) -> bool {
         self.held_bytes().saturating_sub(newest_reply) > limits.output_bytes_max
     }
 
-    /// What waits in parts: how many replies are held back, and their bytes.
+    /// Number and bytes of replies that wait for earlier ones.
     pub fn parked(&self) -> (usize, usize) {
         let count = self.pending.iter().filter(|place| matches!(place, Place::Ready(_))).count();
         (count, self.parked_bytes)
@@ -445,7 +446,7 @@ impl<T: Copy> Replies<T> {
         awaited.map(|(_, index)| self.front.wrapping_add(index))
     }
 
-    /// What those places wait for.
+    /// The sources of the replies for those places.
     pub fn owed_to_it(&self) -> impl Iterator<Item = Owed<T>> {
         self.pending.iter().filter_map(|place| match place {
             Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
@@ -453,12 +454,12 @@ impl<T: Copy> Replies<T> {
         })
     }
 
-    /// Whether the place at the front is filled, and was not passed on.
+    /// Whether the reply at the front is complete and was not passed on.
     pub fn front_is_ready(&self) -> bool {
         matches!(self.pending.front(), Some(Place::Ready(_)))
     }
 
-    /// Bytes of the replies that wait for earlier ones, added up anew.
+    /// Bytes of the replies that wait for earlier ones, summed up anew.
     pub fn add_up_parked(&self) -> usize {
         let parked = self.pending.iter().map(|place| match place {
             Place::Ready(parked) => parked.as_slice().len(),
@@ -473,7 +474,7 @@ impl<T: Copy> Replies<T> {
     }
 }
 
-/// So many bytes of one reply count for the size that the next one is expected to have.
+/// Bytes of one reply that count for the expected size of the next.
 const REPLY_BYTES_COUNTED_MAX: usize = 1 << 20;
-/// The size that a new client's replies are guessed to have, until they were seen: 64 requests may be pending then.
+/// The expected size of a new client's replies, until some were seen. It allows for 64 pending requests.
 const FIRST_REPLY_BYTES: u32 = 16 * 1024;

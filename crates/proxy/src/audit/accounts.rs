@@ -1,5 +1,5 @@
-//! Whether what is counted as held is what is held: each account, of bytes or of things, is added up anew from those that it
-//! is of. Nothing here changes anything.
+//! Checks the accounts of bytes and the counts of things: each is summed up anew from its owners. The checks change
+//! nothing.
 
 use crate::core::Core;
 use crate::features::Session;
@@ -7,10 +7,10 @@ use crate::peers::sessions;
 use crate::proxy::Proxy;
 use crate::session::Reason;
 
-/// The first account that does not fit: its name, what was counted, and what is held.
+/// An account that is wrong: its name, its value, and the sum of its owners.
 type Mismatch = (&'static str, usize, usize);
 
-/// Adds up all that is held; an error names the account that says something else.
+/// Sums up all accounts anew. The error names the first that is wrong.
 pub(super) fn check(proxy: &Proxy) -> Result<(), String> {
     accounts(proxy)
         .into_iter()
@@ -30,7 +30,7 @@ fn accounts(proxy: &Proxy) -> Vec<Mismatch> {
     accounts
 }
 
-/// What the worker counts as held, and what those that hold it were counted for.
+/// The accounts of the worker, each with the sum of its owners' counts.
 fn totals(proxy: &Proxy) -> [Mismatch; 4] {
     let core = &proxy.core;
     let of_clients: usize = sessions(&proxy.peers).map(|session| session.counted.bytes).sum();
@@ -45,7 +45,7 @@ fn totals(proxy: &Proxy) -> [Mismatch; 4] {
     ]
 }
 
-/// Numbers that are kept of things that could be counted.
+/// Counts that are kept, each with the number of things that exist.
 fn counts(proxy: &Proxy) -> [Mismatch; 6] {
     let core = &proxy.core;
     let count = |is: &dyn Fn(&Session) -> bool| sessions(&proxy.peers).filter(|session| is(session)).count();
@@ -90,7 +90,7 @@ fn accounts_of_client(session: &Session) -> [Mismatch; 5] {
 }
 
 impl Core {
-    /// What those that hold something beside clients were counted for.
+    /// The sum of all owners' counts except those of clients.
     fn counted_bytes_of_owners(&self) -> usize {
         let links: usize = self.cx.engine.links.iter().map(|link| link.counted_bytes).sum();
         let merges: usize = self.cx.merges.iter().map(|(_, merge)| merge.counted_bytes).sum();
@@ -103,7 +103,7 @@ impl Core {
         links + merges + emulations + fans + replays + executions + mixtures + self.cx.retry_queue.account().0
     }
 
-    /// What is left behind by clients, but for what is a client's own.
+    /// Bytes that clients leave behind, except those that belong to one client.
     fn left_bytes_of_all(&self) -> usize {
         let scans: usize = self.scans.slab.iter().map(|(_, scan)| scan.account().0).sum();
         let tables = [
@@ -116,7 +116,7 @@ impl Core {
         scans + tables.into_iter().chain(begun).map(|(counted, _)| counted).sum::<usize>()
     }
 
-    /// Answers that are gathered, and mail. Of mail the receiver may not have taken in, nobody here knows.
+    /// Answers that are gathered, and mail. Mail that its receiver has not taken yet cannot be checked here.
     fn account_of_gathered(&self) -> Mismatch {
         let lines: usize = self.cx.inquiries.accounts_of_lines().map(|(counted, _)| counted).sum();
         let mail: usize = self.cx.outside.mail.iter().map(|(_, mail)| mail.counted_bytes()).sum();

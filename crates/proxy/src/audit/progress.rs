@@ -1,5 +1,5 @@
-//! Whether everybody who waits waits for something that will come: a reply that is on its way, a client that takes bytes again,
-//! a permit that somebody else has. Nothing here changes anything.
+//! Checks that every waiting client has an event to wait for. Such an event is a reply in flight, a client that takes
+//! bytes again, or a permit that another client has. The checks change nothing.
 
 use crate::ConnId;
 use crate::core::Core;
@@ -12,18 +12,18 @@ use crate::session::{Phase, Reason};
 use std::collections::{BTreeMap, BTreeSet};
 use stdx::Id;
 
-/// What will come, as far as a session can wait for it.
+/// The events for which a session can wait.
 #[derive(Debug, Default)]
 struct Coming {
-    /// Places in clients' orders that something will be brought to.
+    /// Places in clients' orders that will be filled.
     places: BTreeSet<(ConnId, u32)>,
-    /// By client: how often its next request waits until something has ended.
+    /// For each client, the number of events that its next request waits for.
     barriers: BTreeMap<ConnId, u32>,
-    /// By command over several shards: answers to its questions.
+    /// For each command over several shards, the answers to its questions.
     answers: BTreeMap<Id, usize>,
-    /// By transaction over several shards: results of its parts.
+    /// For each transaction over several shards, the results of its parts.
     results: BTreeMap<Id, usize>,
-    /// Clients whose next request waits for what a node says.
+    /// Clients whose next request waits for the answer of a node.
     lessons: BTreeSet<ConnId>,
 }
 
@@ -70,7 +70,7 @@ impl Coming {
         }
     }
 
-    /// A task will fill a place; until then nothing behind that is read.
+    /// Adds a task that will fill a place. Nothing behind the place is read until then.
     fn add_task(&mut self, (conn, place): (ConnId, u32)) {
         self.places.insert((conn, place));
         self.raise_barrier(conn);
@@ -82,12 +82,12 @@ impl Coming {
 }
 
 impl Core {
-    /// Whether something will be brought to `place`. What is passed on piece by piece may all be here, and waits for the client
-    /// or for the next turn.
+    /// Whether `place` will be filled. A reply that is passed on in pieces may be here completely: it waits for the
+    /// client or for the next turn.
     fn will_come(&self, session: &Session, place: u32, coming: &Coming) -> bool {
         let goes_on = !session.replies.output().is_empty() || self.is_of_next_turn(session);
         let is_passed_on = (session.replies.is_relaying() || self.execs.is_laying_in(session)) && goes_on;
-        // It goes on when the reply before it has come.
+        // The rest follows when the reply before has come.
         let is_rest = place != session.replies.front()
             && session.replies.owed(place).is_some_and(|owed| self.execs.is_laid_in(owed));
         is_rest
@@ -121,7 +121,7 @@ impl Core {
         coming
     }
 
-    /// What keeps `session` from going on for ever, if something does.
+    /// The reason why `session` can never continue, if there is one.
     fn why_stuck(&self, session: &Session, coming: &Coming) -> Option<&'static str> {
         let is_open = matches!(session.phase, Phase::Open | Phase::Ending);
         let barriers =
@@ -168,7 +168,7 @@ impl Core {
         }
     }
 
-    /// How often the next request of `session` waits for what it waits for itself.
+    /// The number of pending tasks of `session` for which its next request waits.
     fn own_barriers(&self, session: &Session) -> u32 {
         let is_barrier = |owed: &Owed| match *owed {
             Owed::Task(TaskId::Mixture(_)) | Owed::Task(TaskId::Login(_)) => true,
@@ -187,7 +187,7 @@ impl Core {
         session.may_read(&self.cx.engine.limits) && !self.cx.engine.memory.is_full()
     }
 
-    /// Whether `session` waits for a permit or has one, and nobody knows.
+    /// Whether `session` waits for a permit or has one, but the permit is not registered.
     fn pin_is_missing(&self, session: &Session) -> bool {
         let Some(id) = session.pinning.id() else { return false };
         let Some(pin) = self.cx.pins.get(id) else { return true };
@@ -210,7 +210,7 @@ impl Core {
         is_over && session.replies.is_quiet()
     }
 
-    /// Whether each task waits for as many answers as are on their way.
+    /// Checks that each task waits for as many answers as are in flight.
     fn check_tasks(&self, coming: &Coming) -> Result<(), String> {
         for (id, emulation) in self.emulations.slab.iter() {
             let answers = coming.answers.get(&id).copied().unwrap_or_default();
@@ -227,18 +227,18 @@ impl Core {
         Ok(())
     }
 
-    /// Whether what waits to be sent to nodes is sent when they take it.
+    /// Checks that bytes for nodes are sent when the nodes take them.
     fn check_links(&self) -> Result<(), String> {
         let stuck = self.cx.engine.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
         stuck.map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
     }
 }
 
-/// What keeps a connection to a node from going on for ever, if something does.
+/// The reason why a link can never continue, if there is one.
 fn why_link_stuck(link: &Link) -> Option<&'static str> {
     match () {
         () if !link.output().is_empty() && !link.outgoing.blocked => Some("is not sent what waits for it"),
-        // It is read again when what has come was passed on.
+        // Reading resumes when the input was passed on.
         () if link.is_ready() && link.incoming.paused && link.input_len() == 0 => {
             Some("is not read from without a cause")
         }

@@ -1,12 +1,12 @@
-//! What helps against CROSSSLOT.
+//! Remedies for CROSSSLOT.
 
 use crate::errors;
 use command::{Across, Command};
 
-/// What would make a refused request work, beside a hash tag.
+/// The remedy for a refused request, beside a hash tag.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Remedy {
-    /// Nothing: scripts, and commands that no option carries out over several shards.
+    /// None: the request is a script, or a command that no option carries out over several shards.
     HashTag,
     /// `--cross-shard=emulate`.
     Emulation,
@@ -15,7 +15,7 @@ pub(crate) enum Remedy {
 }
 
 impl Remedy {
-    /// What would help outside transactions.
+    /// The remedy outside transactions.
     pub(crate) fn of(command: &Command) -> Remedy {
         match command.across {
             Across::Refused => Remedy::HashTag,
@@ -23,7 +23,7 @@ impl Remedy {
         }
     }
 
-    /// The option that would help.
+    /// The option of the remedy.
     pub(crate) fn option(self) -> Option<&'static str> {
         match self {
             Remedy::HashTag => None,
@@ -32,7 +32,7 @@ impl Remedy {
         }
     }
 
-    /// The whole error. `example` shows two keys with one hash tag, where keys can have one.
+    /// The whole error. `example` shows two keys with one hash tag, if the keys can have one.
     pub(crate) fn text(self, example: Option<&str>) -> String {
         let tag = example.map(|example| format!("give the keys one hash tag ({example})"));
         let option = self.option().map(|option| format!("start shardis with {option}"));

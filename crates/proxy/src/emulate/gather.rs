@@ -1,4 +1,4 @@
-//! Values are brought here, the command runs on them in a keyspace of its own, and what came of it is written.
+//! Gathers values, runs the command on them in a keyspace of its own, and writes the results.
 //!
 //! ```text
 //!   weigh ─► gather ─► run ─► write ─► remove ─► reply
@@ -6,8 +6,8 @@
 //!     └────────┴─ too much, or a shard is away ───► error, and nothing was changed
 //! ```
 //!
-//! Nothing is removed before what takes its place was written: a failure between leaves a value twice, never lost. What
-//! others write to the keys between gathering and writing is not seen: the command is not atomic.
+//! Results are written before the old values are removed. So after a failure in between, a value may exist twice but is
+//! never lost. Writes of other clients between gathering and writing are not seen: the command is not atomic.
 
 use super::{Answer, Conditions, Next, Question};
 use crate::errors::{self, Lost};
@@ -22,14 +22,15 @@ use topology::ShardId;
 #[derive(Debug)]
 pub(super) struct Gather {
     request: Copy,
-    /// Values are only passed on: what they are does not matter, and a mark stands for each while the command runs.
+    /// Whether values are only passed on, so that their content does not matter. Marks then stand for them in the
+    /// command.
     carries: bool,
     runs: Runs,
     keys: Vec<Key>,
     stage: Stage,
 }
 
-/// How the command is run.
+/// The way in which the command is run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Runs {
     pub(super) new_evaluator: NewEvaluator,
@@ -40,7 +41,7 @@ pub(super) struct Runs {
 #[derive(Debug)]
 enum Stage {
     Weighing,
-    /// By the nodes' estimate the values weigh so much.
+    /// The sum of the values' sizes, as estimated by the nodes.
     Gathering {
         weight: usize,
     },
@@ -53,7 +54,7 @@ enum Stage {
     },
 }
 
-/// The client's request, kept.
+/// A copy of the client's request.
 #[derive(Debug)]
 struct Copy {
     bytes: Vec<u8>,
@@ -61,7 +62,7 @@ struct Copy {
 }
 
 impl Copy {
-    /// All of `request`; or, of a COPY, all but its well-formed DB options: here it runs in one database.
+    /// The whole `request`. For COPY, without its well-formed DB options: here it runs in one database.
     fn of(request: &Request<'_>, without_databases: bool) -> Copy {
         let (mut args, mut at) = (Vec::with_capacity(request.len()), 0);
         while let Some(arg) = request.get(at) {
@@ -89,38 +90,38 @@ impl Copy {
     }
 }
 
-/// One key of the request, wherever in it it stands.
+/// One key of the request, whatever its position.
 #[derive(Debug)]
 struct Key {
-    /// The first argument that names it.
+    /// The first argument that names the key.
     arg: usize,
     shard: ShardId,
-    /// In another database than that of the session.
+    /// The database, if it is not that of the session.
     database: Option<u16>,
     roles: Roles,
-    /// How often the request names it: the command looks at its value as many times.
+    /// The number of arguments that name the key. The command reads its value as many times.
     uses: usize,
-    /// Whether the key exists, once that was asked.
+    /// Whether the key exists, once known.
     is_there: bool,
     payload: Vec<u8>,
     expires_at_ms: Option<u64>,
 }
 
-/// What the command does with a key.
+/// The effects of a command on a key.
 #[derive(Clone, Copy, Debug, Default)]
 struct Roles {
-    /// Its value matters.
+    /// The command reads its value.
     is_source: bool,
-    /// Whether it exists matters.
+    /// The command checks whether it exists.
     is_checked: bool,
-    /// It may get another value, or lose the one that it has.
+    /// The command may change or remove its value.
     is_written: bool,
-    /// It is written only if it does not exist.
+    /// The command writes it only if it does not exist.
     is_fresh: bool,
 }
 
 impl Gather {
-    /// The plan, and what it asks first. Requests that cannot be carried out are refused with a text.
+    /// The plan and its first questions. The error text is for requests that cannot be carried out.
     pub(super) fn begin(
         command: &Command,
         request: &Request<'_>,
@@ -201,14 +202,14 @@ impl Gather {
         self.request.as_request().arg(key.arg)
     }
 
-    /// How much there is to be gathered.
+    /// Asks for the sizes of the values.
     fn weigh(&self) -> Vec<Question> {
         let sources = self.keys.iter().filter(|key| key.roles.is_source);
         sources.map(|key| key.ask(&[b"MEMORY", b"USAGE", self.name(key)])).collect()
     }
 
-    /// What the values of all keys weigh together, each as often as it is looked at. A node that does not tell is believed to
-    /// have little: what comes is counted as well.
+    /// The sum of the sizes of all values, each as often as it is read. If a node does not tell, the value counts as
+    /// small; the bytes that come count as well.
     fn weight(&self, answers: Vec<Answer>) -> Result<usize, Vec<u8>> {
         let sources = self.keys.iter().filter(|key| key.roles.is_source);
         answers.into_iter().zip(sources).try_fold(0_usize, |sum, (answer, key)| match answer {
@@ -236,7 +237,7 @@ impl Gather {
         questions
     }
 
-    /// Takes in what [`Gather::gather`] asked. An error for the client, if something is missing.
+    /// Takes the answers to [`Gather::gather`]. The error is for the client, if an answer is missing.
     fn absorb_values(&mut self, answers: Vec<Answer>, conditions: &Conditions) -> Result<(), Vec<u8>> {
         let too_much = || errors::reply(&errors::gathers_too_much(conditions.bytes_max));
         let mut answers = answers.into_iter().map(|answer| match answer {
@@ -266,7 +267,7 @@ impl Gather {
         Ok(())
     }
 
-    /// Runs the command on what was gathered.
+    /// Runs the command on the gathered values.
     fn run(&mut self, conditions: &Conditions) -> Next {
         let mut evaluator = (self.runs.new_evaluator)(conditions.seed, conditions.now_ms);
         for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.is_there) {
@@ -297,12 +298,12 @@ impl Gather {
         Next::Ask(questions)
     }
 
-    /// What is to be written of the values that `evaluator` has now.
+    /// The writes that turn the nodes' values into those of `evaluator`.
     fn write(&self, evaluator: &dyn Evaluator, now_ms: u64) -> Vec<Question> {
         let mut questions = Vec::new();
         for (index, key) in self.keys.iter().enumerate().filter(|(_, key)| key.roles.is_written) {
             let name = self.name(key);
-            // A mark is still where it was put: nothing has happened to the key.
+            // If a mark is still in its place, the command has not changed the key.
             let is_untouched = key.roles.is_checked
                 && match key.is_there {
                     true => evaluator.text(name) == Some(&mark(index)[..]),
@@ -317,7 +318,7 @@ impl Gather {
             };
             questions.push(match payload {
                 Some(payload) => {
-                    // 0 would be for ever.
+                    // 0 would mean no expiry.
                     let left = evaluator.expires_at_ms(name).map_or(0, |at| at.saturating_sub(now_ms).max(1));
                     restore(key, name, &payload, left)
                 }
@@ -327,7 +328,7 @@ impl Gather {
         questions
     }
 
-    /// The value that `mark` stands for.
+    /// The value for which `mark` stands.
     fn marked(&self, mark: &[u8]) -> Option<&[u8]> {
         let index = u64::from_le_bytes(mark.try_into().ok()?);
         self.keys.get(usize::try_from(index).ok()?).map(|key| &*key.payload)
@@ -346,14 +347,14 @@ impl Key {
         Key { arg, shard, database: None, roles, uses: 0, is_there: false, payload, expires_at_ms: None }
     }
 
-    /// Asks the shard of the key, in its database.
+    /// A question to the key's shard, in the key's database.
     fn ask(&self, args: &[&[u8]]) -> Question {
         Question { database: self.database, ..Question::new(self.shard, args) }
     }
 }
 
 impl Roles {
-    /// Adds what `flags`, of one of the places where the key stands, say.
+    /// Adds the `flags` of one argument that names the key.
     fn add(&mut self, flags: KeyFlags, carries: bool, replaces: bool) {
         let changes = KeyFlags::INSERT.and(KeyFlags::UPDATE).and(KeyFlags::DELETE);
         let inserts = flags.contains(KeyFlags::INSERT);
@@ -370,18 +371,18 @@ impl Roles {
 /// The argument of COPY that names the new key.
 const COPY_TARGET: usize = 2;
 
-/// What stands for the value of key `index`.
+/// The mark for the value of key `index`.
 fn mark(index: usize) -> [u8; 8] {
     (index as u64).to_le_bytes()
 }
 
-/// When a key expires, of which PTTL said `left` at `at_ms`.
+/// The instant at which a key expires for which PTTL returned `left` at `at_ms`.
 fn expiry(left: &[u8], at_ms: u64) -> Option<u64> {
     let left = reply::as_integer(left).and_then(|left| u64::try_from(left).ok())?;
     Some(at_ms.saturating_add(left))
 }
 
-/// What is in a bulk, in the memory in which it came.
+/// The content of a bulk reply, in the same memory.
 fn into_bulk(mut bulk: Vec<u8>) -> Option<Vec<u8>> {
     let len = reply::as_bulk(&bulk)?.len();
     bulk.truncate(bulk.len() - 2);
@@ -396,7 +397,7 @@ fn restore(key: &Key, name: &[u8], payload: &[u8], left_ms: u64) -> Question {
     key.ask(&args[..args.len() - usize::from(key.roles.is_fresh)])
 }
 
-/// What went wrong with a write or a removal, if anything did: the error without its type byte.
+/// The first failure of a write or a removal: the error without its type byte.
 fn failure(answers: &[Answer]) -> Option<String> {
     answers.iter().find_map(|answer| match answer {
         Answer::Reply { bytes, .. } if reply::is_error(bytes) => {
@@ -407,7 +408,7 @@ fn failure(answers: &[Answer]) -> Option<String> {
     })
 }
 
-/// Whether all was written; else what the client is told.
+/// Whether all values were written. The error is for the client.
 fn written(answers: Vec<Answer>) -> Result<(), Vec<u8>> {
     let is_busy = |answer: &Answer| matches!(answer, Answer::Reply { bytes, .. } if bytes.starts_with(BUSY));
     let may_have_run = |answer: &Answer| match answer {
@@ -416,7 +417,7 @@ fn written(answers: Vec<Answer>) -> Result<(), Vec<u8>> {
         Answer::TooLarge => true,
     };
     if answers.iter().all(is_busy) {
-        // Somebody was faster: as if the command had come a moment later.
+        // Another client was faster: the result is as if the command had come later.
         return Err(b":0\r\n".to_vec());
     }
     let Some(failure) = failure(&answers) else { return Ok(()) };
@@ -424,5 +425,5 @@ fn written(answers: Vec<Answer>) -> Result<(), Vec<u8>> {
     Err(errors::reply(&if is_alone { failure } else { errors::written_in_part(&failure) }))
 }
 
-/// What RESTORE says where a key exists and may not be replaced.
+/// RESTORE's error for a key that exists and may not be replaced.
 const BUSY: &[u8] = b"-BUSYKEY ";

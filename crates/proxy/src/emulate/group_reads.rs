@@ -1,14 +1,16 @@
-//! XREADGROUP of streams on several shards: each stream is read by itself, and what they have becomes one reply.
+//! XREADGROUP of streams on several shards: each stream is read alone, and their entries become one reply.
 //!
 //! ```text
 //!   check ─► read ─► reply
 //!     │       └─ nothing ─► wait ─ a stream has changed ─► read that one ─► reply, or wait on
-//!     └─ a stream or its group is not there ─► error, and nothing was read
+//!     └─ a stream or its group does not exist ─► error, and nothing was read
 //! ```
 //!
-//! What a node gives to a consumer stays in its list of pending entries until the consumer acknowledges it. So an entry that
-//! the client does not get can be claimed, as in Redis. The check comes first, so that a wrong name does not move entries of
-//! other streams there. What was read is told whatever becomes of other streams.
+//! Entries that a node gives to a consumer stay in its list of pending entries until the consumer acknowledges them. So
+//! an entry that the client does not get can be claimed, as in Redis.
+//!
+//! The check comes first, so that a wrong name does not move entries of other streams to that list. Entries that were
+//! read are returned, whatever happens to other streams.
 
 use super::waits::{Changed, KeyWait, Kind};
 use super::{Answer, Next, Question};
@@ -21,7 +23,7 @@ use resp::{Request, encode};
 pub(super) struct GroupRead {
     /// The request up to the word STREAMS, without BLOCK.
     options: Vec<Box<[u8]>>,
-    /// From where each stream is read.
+    /// The ID from which each stream is read.
     ids: Vec<Box<[u8]>>,
     pub wait: KeyWait,
     stage: Stage,
@@ -30,17 +32,17 @@ pub(super) struct GroupRead {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Stage {
     Checking,
-    /// The streams at these places.
+    /// The streams at these places are being read.
     Reading(Vec<usize>),
     Waiting,
 }
 
-/// Redis's words for a stream that is deleted while a group waits for its entries.
+/// Redis's error for a stream that is deleted while a group waits for its entries.
 const STREAM_GONE: &str = "UNBLOCKED the stream key no longer exists";
 
 impl GroupRead {
-    /// The plan, and what it asks first. `request` is one that Redis does not refuse for its arguments. The first key of
-    /// `wait` stands at `first_key`.
+    /// The plan and its first questions. `request` must have arguments that Redis accepts. `first_key` is the position
+    /// of the first key of `wait`.
     pub(super) fn begin(
         request: &Request<'_>,
         first_key: usize,
@@ -65,12 +67,12 @@ impl GroupRead {
         self.wait.held_bytes() + words.map(|word| size_of::<Box<[u8]>>() + word.len()).sum::<usize>()
     }
 
-    /// Whether the client waits, and no question is in flight.
+    /// Whether the client waits and no question is in flight.
     pub(super) fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
 
-    /// Streams that it is reading: another client of the group may get what they have.
+    /// Streams that are being read. Another client of the group may get their entries.
     pub(super) fn in_hand(&self) -> Vec<usize> {
         match &self.stage {
             Stage::Reading(places) => places.clone(),
@@ -78,7 +80,7 @@ impl GroupRead {
         }
     }
 
-    /// What is asked since streams have changed. `None` if none has, or if the plan does not wait.
+    /// Questions about changed streams. `None` if none has changed, or if the plan does not wait.
     pub(super) fn look_again(&mut self) -> Option<Vec<Question>> {
         if self.stage != Stage::Waiting {
             return None;
@@ -113,7 +115,7 @@ impl GroupRead {
         questions
     }
 
-    /// Entries are told before what went wrong with other streams.
+    /// Entries precede errors of other streams.
     fn absorb_entries(&mut self, answers: Vec<Answer>) -> Next {
         let (mut entries, mut streams, mut error) = (Vec::new(), 0, None);
         for answer in answers {
@@ -154,7 +156,7 @@ impl GroupRead {
     }
 }
 
-/// The words of `request` before the word STREAMS at `streams`, without BLOCK and its time.
+/// The arguments of `request` before the word STREAMS, which is argument `streams`, without BLOCK and its time.
 fn options(request: &Request<'_>, streams: usize) -> Vec<Box<[u8]>> {
     let (mut options, mut at) = (vec![request.arg(0).into()], 1);
     while at < streams {
@@ -173,7 +175,7 @@ fn options(request: &Request<'_>, streams: usize) -> Vec<Box<[u8]>> {
     options
 }
 
-/// Why a stream cannot be read, in the words of XREADGROUP.
+/// The reason why a stream cannot be read, in the words of XREADGROUP.
 fn objection(answer: Answer) -> Option<Vec<u8>> {
     match answer {
         Answer::Reply { bytes, .. } => {

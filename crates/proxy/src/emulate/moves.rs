@@ -1,13 +1,15 @@
-//! One element goes from a key to another: SMOVE, LMOVE, RPOPLPUSH. Only the element travels, however large the keys are.
+//! Moves one element from a key to another: SMOVE, LMOVE, RPOPLPUSH. Only the element is transferred, however large the
+//! keys are.
 //!
 //! ```text
 //!   look ─► claim ─► add ─► drop ─► reply
 //!                     └─ refused ─► undo ─► error
 //! ```
 //!
-//! The node of the source moves the element to a key of ours, the journal, in one step: of several clients that want it,
-//! one gets it. Only when the target has it is it dropped from there. So an element is at no time in our memory alone:
-//! if we or the target's node are lost in between, it is still in the journal, whose name the error tells.
+//! The node of the source moves the element to a key of ours, the journal, in one step. If several clients want the
+//! element, one gets it. The element leaves the journal only when the target has it. So it is never in our memory
+//! alone. If shardis or the target's node fails in between, the journal still has the element, and the error names the
+//! journal.
 
 use super::{Answer, Next, Question, first};
 use crate::errors::{self, Lost};
@@ -27,11 +29,11 @@ pub(super) struct Move {
     stage: Stage,
 }
 
-/// Where an element is on its way.
+/// The key that holds an element during the move.
 #[derive(Debug)]
 pub(super) struct Journal {
     pub name: Vec<u8>,
-    /// The name of its shard, which is that of the source.
+    /// The name of the journal's shard, which is the shard of the source.
     pub shard: String,
 }
 
@@ -41,12 +43,12 @@ struct Place {
     shard: ShardId,
 }
 
-/// What is moved.
+/// The element that is moved.
 #[derive(Debug)]
 enum Element {
     /// This member of a set.
     Member(Vec<u8>),
-    /// What is at an end of a list, once it is known.
+    /// The element at one end of a list, once it is known.
     AtEnd { from: End, to: End, value: Vec<u8> },
 }
 
@@ -62,7 +64,7 @@ enum Stage {
     Claiming,
     Adding,
     Dropping,
-    /// The client is told this error.
+    /// The client gets this error.
     Undoing {
         error: String,
     },
@@ -95,7 +97,7 @@ impl Element {
         Ok(Element::AtEnd { from, to, value: Vec::new() })
     }
 
-    /// What TYPE says of a key that can have it.
+    /// TYPE's reply for a key that can have the element.
     fn kind(&self) -> &'static [u8] {
         match self {
             Element::Member(_) => b"+set\r\n",
@@ -103,7 +105,7 @@ impl Element {
         }
     }
 
-    /// The reply if there is nothing to move.
+    /// The reply if there is no element to move.
     fn nothing(&self, resp3: bool) -> Next {
         let mut reply = Vec::new();
         match self {
@@ -113,7 +115,7 @@ impl Element {
         Next::Reply(reply)
     }
 
-    /// The reply once it was moved.
+    /// The reply after the move.
     fn moved(&self) -> Next {
         let mut reply = Vec::new();
         match self {
@@ -125,7 +127,7 @@ impl Element {
 }
 
 impl Move {
-    /// The plan, and what it asks first. A request that Redis refuses is refused with its text.
+    /// The plan and its first questions. If Redis refuses the request, the error is Redis's text.
     pub(super) fn begin(
         command: &Command,
         request: &Request<'_>,
@@ -168,7 +170,7 @@ impl Move {
                 Answer::Lost(lost @ Lost::NotSent { .. }) => self.undo(lost.text()),
                 Answer::Lost(lost) => Next::error(&self.kept_in_journal(&lost.text())),
             },
-            // It is where it should be, whatever became of the journal.
+            // The element is in the target, whatever happened to the journal.
             Stage::Dropping => self.element.moved(),
             Stage::Undoing { error } => match first(answers) {
                 Answer::Reply { bytes, .. } if !reply::is_error(&bytes) => Next::error(error),
@@ -177,7 +179,7 @@ impl Move {
         }
     }
 
-    /// Checks as Redis does: first whether there is a source, then what both are.
+    /// Checks in Redis's order: first whether the source exists, then both types.
     fn absorb_types(&mut self, answers: Vec<Answer>) -> Next {
         let mut types = Vec::new();
         for answer in answers {
@@ -209,7 +211,7 @@ impl Move {
         let bytes = match answer {
             Answer::Reply { bytes, .. } => bytes,
             Answer::Lost(lost @ Lost::NotSent { .. }) => return Next::error(&lost.text()),
-            // Behind the claim on the same connection, should it still be carried out.
+            // Follows the claim on the same link, in case the claim is still carried out.
             Answer::Lost(lost) => return self.undo(lost.text()),
             Answer::TooLarge => return self.undo(errors::ELEMENT_TOO_LARGE.to_owned()),
         };
@@ -245,7 +247,7 @@ impl Move {
         Next::Ask(vec![self.at_source(&[b"UNLINK", &self.journal.name])])
     }
 
-    /// Puts back what was claimed, if anything was, and then tells the client this error.
+    /// Puts back the element if it was claimed. The client then gets `error`.
     fn undo(&mut self, error: String) -> Next {
         self.stage = Stage::Undoing { error };
         let (source, journal) = (&*self.source.key, &*self.journal.name);

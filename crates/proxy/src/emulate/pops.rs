@@ -1,5 +1,5 @@
-//! Elements are taken from the first of several keys that has any: LMPOP, ZMPOP, and the commands that wait for one, BLPOP,
-//! BRPOP, BLMPOP, BZPOPMIN, BZPOPMAX, BZMPOP.
+//! Takes elements from the first of several keys that has any: LMPOP and ZMPOP. Also BLPOP, BRPOP, BLMPOP, BZPOPMIN,
+//! BZPOPMAX and BZMPOP, which wait for an element.
 //!
 //! ```text
 //!   look ─► pop ─► reply
@@ -7,13 +7,13 @@
 //!    └───────────── the client waits, a key has changed: pop that key ◄──────────┘
 //! ```
 //!
-//! Nothing is popped on suspicion. The plan first asks for the type of every key, and then pops one key after the other, in
-//! the order of the request, until one gives an element. So the client never gets two elements, and no element is in our
-//! memory while another pop is in flight. [`super::waits`] tells the plan which keys have changed while it waits.
+//! The plan first asks for the type of every key. Then it pops one key after the other, in the order of the request,
+//! until one has an element. So the client never gets two elements, and no element is in our memory while another pop
+//! is in flight. [`super::waits`] tells the plan which keys have changed while it waits.
 //!
-//! If the client leaves while a pop is in flight, the plan puts the element back at the end from which it came. Other clients
-//! may have popped in between; then its place in the order is another. If a pop is lost with its link, the client is told
-//! that the outcome is unknown, as for any write.
+//! If the client leaves while a pop is in flight, the plan puts the element back at the end from which it came. If
+//! other clients have popped in between, its position in the order changes. If a pop is lost with its link, the client
+//! gets the error for an unknown outcome, as for any write.
 
 use super::waits::{Changed, Key, KeyWait, Kind};
 use super::{Answer, Next, Question};
@@ -30,39 +30,39 @@ pub(super) struct Pop {
     how: How,
     pub wait: KeyWait,
     stage: Stage,
-    /// Keys that are popped next, by their place in the request.
+    /// Keys to pop next, by their position in the request.
     untried: VecDeque<usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     Looking,
-    /// The key at this place.
+    /// The key at this position is popped.
     Popping(usize),
     Waiting,
-    /// What the key at this place had.
+    /// The elements of the key at this position are put back.
     Returning(usize),
 }
 
-/// The kind of value that elements are taken from.
+/// The type of value from which elements are taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Value {
     List,
     SortedSet,
 }
 
-/// How elements are taken.
+/// The way in which elements are taken.
 #[derive(Debug)]
 struct How {
     value: Value,
-    /// The left end of a list, the least scores of a sorted set.
+    /// Whether from the left end of a list, or from the lowest scores of a sorted set.
     from_start: bool,
-    /// The number of elements, of the commands that take several: they name the key in their reply themselves.
+    /// The number of elements, for commands that take several. Their own replies name the key.
     count: Option<Box<[u8]>>,
 }
 
 impl How {
-    /// Of `request`, which Redis does not refuse, and whose last key stands at `last_key`.
+    /// Reads `request`, which must have arguments that Redis accepts. `last_key` is the position of its last key.
     fn of(command: &Command, request: &Request<'_>, last_key: usize) -> How {
         let word = request.get(last_key + 1).unwrap_or_default();
         let says = |expected: &[u8]| word.eq_ignore_ascii_case(expected);
@@ -93,7 +93,7 @@ impl How {
         }
     }
 
-    /// The answer of TYPE for a key that can have elements.
+    /// TYPE's reply for a key that can have elements.
     fn type_reply(&self) -> &'static [u8] {
         match self.value {
             Value::List => b"+list\r\n",
@@ -101,7 +101,8 @@ impl How {
         }
     }
 
-    /// The client's reply, if a node has answered the pop of `key` with `popped`; `None` if the key had nothing.
+    /// The client's reply to the pop of `key`, for which the node has returned `popped`. `None` if the key had no
+    /// element.
     fn reply(&self, key: &Key, popped: &[u8]) -> Option<Vec<u8>> {
         let taken = elements(popped);
         let is_empty = is_null(popped) || taken.as_ref().is_some_and(|taken| taken.len() == 0);
@@ -125,21 +126,21 @@ impl How {
         Some(reply)
     }
 
-    /// The request that puts back what the pop of `key` has brought.
+    /// The request that puts back the elements of the pop of `key`.
     fn give_back(&self, key: &Key, popped: &[u8]) -> Option<Question> {
         let values = match self.count {
             None => vec![popped],
-            // The key and its elements.
+            // The reply holds the key and its elements.
             Some(_) => elements(popped)?.nth(1).and_then(elements)?.collect(),
         };
         let mut args: Vec<&[u8]> = match (self.value, self.from_start) {
             (Value::List, true) => vec![b"LPUSH", &key.name],
             (Value::List, false) => vec![b"RPUSH", &key.name],
-            // A member that somebody has added again in between keeps its new score.
+            // A member that was added again in between keeps its new score.
             (Value::SortedSet, _) => vec![b"ZADD", &key.name, b"NX"],
         };
         match self.value {
-            // The one that was taken last goes back first.
+            // The element that was taken last goes back first.
             Value::List => args.extend(values.into_iter().rev().filter_map(as_bulk)),
             Value::SortedSet => {
                 for pair in values {
@@ -152,7 +153,7 @@ impl How {
     }
 }
 
-/// A member and its score, of an array of both.
+/// The member and its score in an array of both.
 fn pair_of(pair: &[u8]) -> Option<(&[u8], &[u8])> {
     let mut pair = elements(pair)?;
     let (member, score) = (as_bulk(pair.next()?)?, pair.next()?);
@@ -162,8 +163,8 @@ fn pair_of(pair: &[u8]) -> Option<(&[u8], &[u8])> {
 }
 
 impl Pop {
-    /// The plan, and what it asks first. `request` is one that Redis does not refuse for its arguments. The last key of `wait`
-    /// stands at `last_key`.
+    /// The plan and its first questions. `request` must have arguments that Redis accepts. `last_key` is the position
+    /// of the last key of `wait`.
     pub(super) fn begin(
         command: &Command,
         request: &Request<'_>,
@@ -180,17 +181,17 @@ impl Pop {
         (pop, questions)
     }
 
-    /// Whether nothing was changed so far, and nothing that was sent could change anything.
+    /// Whether the plan has changed nothing so far, and no question in flight could change anything.
     pub(super) fn is_reading(&self) -> bool {
         matches!(self.stage, Stage::Looking | Stage::Waiting)
     }
 
-    /// Whether the reply of the present step is taken however long it is: what was popped is nowhere else.
+    /// Whether replies of the present step may have any length: popped elements exist nowhere else.
     pub(super) fn takes_any_length(&self) -> bool {
         matches!(self.stage, Stage::Popping(_))
     }
 
-    /// Whether the client waits, and no question is in flight.
+    /// Whether the client waits and no question is in flight.
     pub(super) fn is_waiting(&self) -> bool {
         self.stage == Stage::Waiting
     }
@@ -203,7 +204,7 @@ impl Pop {
         }
     }
 
-    /// Keys that it was about to pop, or is popping: another client may get what they have.
+    /// Keys that are being popped, or are next. Another client may get their elements.
     pub(super) fn in_hand(&self) -> Vec<usize> {
         let in_flight = match self.stage {
             Stage::Popping(at) => Some(at),
@@ -212,7 +213,7 @@ impl Pop {
         self.untried.iter().copied().chain(in_flight).collect()
     }
 
-    /// What is asked since keys have changed. `None` if none has, or if the plan does not wait.
+    /// Questions about changed keys. `None` if none has changed, or if the plan does not wait.
     pub(super) fn look_again(&mut self) -> Option<Vec<Question>> {
         if self.stage != Stage::Waiting {
             return None;
@@ -248,8 +249,8 @@ impl Pop {
         self.wait.keys.iter().map(|key| Question::new(key.shard, &[b"TYPE", &key.name])).collect()
     }
 
-    /// Pops the keys that can have elements. A key of another type ends the search, as in Redis, if the client has not yet
-    /// waited; a shard without an answer is passed over, since the others can serve the client.
+    /// Lists the keys that can have elements. As in Redis, a key of another type ends the search, unless the client has
+    /// waited already. A shard without an answer is skipped, since the others can serve the client.
     fn absorb_types(&mut self, answers: Vec<Answer>) -> Next {
         self.untried.clear();
         let mut refusal = None;
@@ -275,7 +276,7 @@ impl Pop {
         self.go_on()
     }
 
-    /// Takes in what came of the pop of the key at `at`.
+    /// Takes the answer to the pop of the key at `at`.
     fn absorb_popped(&mut self, at: usize, answer: Answer) -> Next {
         match answer {
             Answer::Reply { bytes, .. } if is_error(&bytes) => {
@@ -296,7 +297,7 @@ impl Pop {
         }
     }
 
-    /// Pops the next key; without one, the client waits.
+    /// Pops the next key. If there is none, the client waits.
     fn go_on(&mut self) -> Next {
         if self.wait.client_left {
             return Next::Reply(Vec::new());

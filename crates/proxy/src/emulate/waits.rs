@@ -1,17 +1,17 @@
-//! Clients that wait for an element of a key, in the order in which they came, and what wakes them.
+//! Clients that wait for an element of a key, in the order of their arrival, and the events that wake them.
 //!
 //! ```text
-//!   no key has an element ─► registered, longest wait first ─► looked at once more ─► waits
+//!   no key has an element ─► registered, longest wait first ─► look once more ─► waits
 //!   node: k has changed ─► the first client that waits for k ─► its plan pops k ─► reply, or waits on
 //! ```
 //!
-//! Nodes tell of changed keys as they do for client-side caching ([`crate::tracking::invalidations`]): a worker with a
-//! client that waits has one connection more to each node of its keys. A change between the first look and the registration
-//! would be missed, so the plan looks once more when it is registered and all nodes have confirmed.
+//! Nodes report changed keys as they do for client-side caching ([`crate::tracking::invalidations`]). A worker with a
+//! waiting client has one more connection to each node of the client's keys. A change between the first look and the
+//! registration would be missed. So the plan looks once more when it is registered and all nodes have confirmed.
 //!
-//! Of the clients that wait for one key on a worker, only the first is woken. It passes the wake-up on when it leaves: the key
-//! may have more elements. So a push costs one pop, however many clients wait. Workers do not know of each other's
-//! clients: between them, the node decides.
+//! If several clients of a worker wait for one key, only the first is woken. It passes the wake-up on when it leaves,
+//! since the key may have more elements. So a push costs one pop, however many clients wait. Workers do not know each
+//! other's clients: between workers, the node decides.
 
 use super::{Emulation, Plan};
 use crate::context::Context;
@@ -37,17 +37,18 @@ use topology::ShardId;
 pub(super) struct KeyWait {
     pub keys: Vec<Key>,
     pub kind: Kind,
-    /// The client waits until then; a command that does not wait has an instant that is past.
+    /// The end of the wait. For a command that does not wait, an instant in the past.
     pub deadline: Instant,
     /// The protocol of the reply.
     pub resp3: bool,
-    /// The reply that takes the place of waiting on.
+    /// The reply that ends the wait.
     pub verdict: Option<Vec<u8>>,
-    /// The plan has found nothing once: what keys hold is no reason to refuse the request any more.
+    /// Whether the plan has found no element once. From then on, the values of keys are no reason to refuse the
+    /// request.
     pub has_waited: bool,
-    /// Nobody will get the reply.
+    /// Whether the client has left.
     pub client_left: bool,
-    /// Keys that have changed since the plan looked at them last.
+    /// Keys that have changed since the plan last looked at them.
     changed: Changed,
 }
 
@@ -58,14 +59,15 @@ pub(super) struct Key {
     pub shard: ShardId,
 }
 
-/// Which keys are to be looked at again.
+/// Keys to look at again.
 #[derive(Debug)]
 pub(super) enum Changed {
     All,
     Keys(BTreeSet<usize>),
 }
 
-/// What a client waits for. Of those that wait for the same at one key, the first alone is woken.
+/// The kind of element that a client waits for. Of the clients that wait for one kind at one key, only the first is
+/// woken.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     List,
@@ -75,7 +77,7 @@ pub(crate) enum Kind {
 }
 
 impl KeyWait {
-    /// Of a request whose keys are `keys`, until `deadline`.
+    /// The wait of a request for `keys` until `deadline`.
     pub(super) fn new(keys: Vec<Key>, deadline: Instant, resp3: bool) -> KeyWait {
         KeyWait {
             keys,
@@ -89,19 +91,19 @@ impl KeyWait {
         }
     }
 
-    /// Names are held here and in [`Waits`].
+    /// Memory in use. Names are held here and in [`Waits`].
     pub(super) fn held_bytes(&self) -> usize {
         self.keys.iter().map(|key| 2 * (size_of::<Key>() + key.name.len())).sum()
     }
 
-    /// The reply if nothing came in time.
+    /// The reply after a timeout.
     pub(super) fn nothing(&self) -> Vec<u8> {
         let mut reply = Vec::new();
         encode::null_array(&mut reply, self.resp3);
         reply
     }
 
-    /// The keys that have changed, which are about to be looked at.
+    /// Takes the changed keys, which the plan is about to look at.
     pub(super) fn take_changes(&mut self) -> Changed {
         std::mem::replace(&mut self.changed, Changed::Keys(BTreeSet::new()))
     }
@@ -117,12 +119,12 @@ impl KeyWait {
         }
     }
 
-    /// Whether any key has changed since the plan looked.
+    /// Whether a key has changed since the plan looked.
     fn has_changes(&self) -> bool {
         !matches!(&self.changed, Changed::Keys(changed) if changed.is_empty())
     }
 
-    /// The names of the keys that have changed and of those at `in_hand`, at which the plan does not look any more.
+    /// The names of the changed keys and of those at `in_hand`, which the plan will not look at.
     fn unserved(&self, in_hand: &[usize]) -> Vec<Box<[u8]>> {
         let places: BTreeSet<usize> = match &self.changed {
             Changed::All => (0..self.keys.len()).collect(),
@@ -135,12 +137,12 @@ impl KeyWait {
 /// The clients of a worker that wait for an element.
 #[derive(Debug, Default)]
 pub(crate) struct Waits {
-    /// By the keys and the kinds of what they wait for. The longest wait stands first.
+    /// By key and kind of element. The longest wait is first.
     by_key: BTreeMap<Box<[u8]>, BTreeMap<Kind, VecDeque<Id>>>,
     members: BTreeSet<Id>,
-    /// Of those that do not wait for ever.
+    /// The deadlines of waits that have one.
     deadlines: BTreeSet<(Instant, Id)>,
-    /// Their keys have changed, and nothing was done about it yet.
+    /// Clients whose keys have changed and that were not served yet.
     pub woken: VecDeque<Id>,
 }
 
@@ -150,12 +152,12 @@ impl Waits {
         self.members.is_empty()
     }
 
-    /// When the first of them has waited long enough.
+    /// The first deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadlines.first().map_or(Instant::NEVER, |(deadline, _)| *deadline)
     }
 
-    /// False if it has joined before.
+    /// Adds a wait. Returns false if it was added before.
     fn join(&mut self, id: Id, wait: &KeyWait) -> bool {
         if !self.members.insert(id) {
             return false;
@@ -174,7 +176,7 @@ impl Waits {
         true
     }
 
-    /// False if it has not joined.
+    /// Removes a wait. Returns false if there is none.
     fn leave(&mut self, id: Id, wait: &KeyWait) -> bool {
         if !self.members.remove(&id) {
             return false;
@@ -201,14 +203,14 @@ impl Waits {
         kinds.filter_map(|queue| queue.front().copied()).collect()
     }
 
-    /// All of them.
+    /// All waits.
     fn all(&self) -> Vec<Id> {
         self.members.iter().copied().collect()
     }
 }
 
 impl Emulations {
-    /// The plan does not wait any more. Elements that it leaves are for the next client.
+    /// Ends the wait of a plan. The next client gets the remaining elements.
     pub(super) fn leave_waits(&mut self, id: Id, plan: &Plan) {
         let Some(wait) = plan.wait() else { return };
         if self.waits.leave(id, wait) {
@@ -216,7 +218,7 @@ impl Emulations {
         }
     }
 
-    /// `key` has changed: the client that has waited longest for it may get an element.
+    /// Wakes the client that has waited longest for `key`, which has changed.
     pub(crate) fn wake(&mut self, key: &[u8]) {
         for id in self.waits.first_of_each_kind(key) {
             if let Some(wait) = self.key_wait(id) {
@@ -226,7 +228,7 @@ impl Emulations {
         }
     }
 
-    /// Any key may have changed.
+    /// Wakes all clients, since any key may have changed.
     pub(crate) fn wake_all(&mut self) {
         for id in self.waits.all() {
             if let Some(wait) = self.key_wait(id) {
@@ -240,7 +242,7 @@ impl Emulations {
         self.slab.get_mut(id)?.plan.wait_mut()
     }
 
-    /// The client that waits for plan `id` will send no more.
+    /// Notes that the client of plan `id` will send no more.
     pub(crate) fn abandon_pop(&mut self, cx: &mut Context, session: &mut Session, id: Id) {
         self.leave_emulation(cx, id);
         held::set_waiting(cx, session, None);
@@ -249,7 +251,7 @@ impl Emulations {
         cx.count_waiting(session);
     }
 
-    /// The plan has found nothing. True if its client waits on; false if its time is up.
+    /// Has the plan, which has found no element, wait on. Returns false if its time is up.
     pub(super) fn wait_on_keys(&mut self, cx: &mut Context, id: Id) -> bool {
         let Some(wait) = self.slab.get_mut(id).and_then(|emulation| emulation.plan.wait_mut()) else {
             return false;
@@ -258,7 +260,7 @@ impl Emulations {
             return false;
         }
         if self.waits.join(id, wait) {
-            // Something may have come since it looked: it looks again as soon as nodes tell of changes.
+            // An element may have come since the last look. So the plan looks again as soon as nodes report changes.
             wait.changed = Changed::All;
             cx.effects.push_back(Effect::HearOfChanges(id, wait.shards()));
         } else if wait.has_changes() {
@@ -277,7 +279,7 @@ pub(crate) fn waiting_pop(session: &Session) -> Option<Id> {
 }
 
 impl Emulations {
-    /// The client of plan `id` waits, and all can see that.
+    /// Shows in the session that the client of plan `id` waits.
     pub(super) fn show_wait_for_key(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
         let Some(emulation) = self.slab.get(id) else { return };
         if emulation.plan.is_waiting()
@@ -287,7 +289,7 @@ impl Emulations {
         }
     }
 
-    /// Goes on with the plans whose keys have changed. False if nothing was done.
+    /// Continues the plans whose keys have changed. Returns false if there was none.
     pub(crate) fn serve_woken(&mut self, cx: &mut Context, peers: &mut Peers) -> bool {
         let mut serves = false;
         while let Some(id) = self.waits.woken.pop_front() {
@@ -301,7 +303,7 @@ impl Emulations {
         serves
     }
 
-    /// Answers those who have waited long enough.
+    /// Answers the clients whose waits have timed out.
     pub(crate) fn end_late_waits(&mut self, cx: &mut Context, peers: &mut Peers) {
         while let Some(&(deadline, id)) = self.waits.deadlines.first()
             && deadline <= cx.engine.now
@@ -311,7 +313,8 @@ impl Emulations {
         }
     }
 
-    /// The client of plan `id` waits no longer than for what is in flight. It gets `error`, or is told that nothing came.
+    /// Ends the wait of the client of plan `id`, except for requests in flight. The client gets `error`, or the reply
+    /// after a timeout.
     pub(crate) fn end_wait_for_key(
         &mut self,
         cx: &mut Context,
@@ -332,7 +335,7 @@ impl Emulations {
         }
     }
 
-    /// `shard` does not tell of changes: no client can wait for its keys.
+    /// Ends waits for keys of `shard`, which does not report changes.
     pub(crate) fn end_waits_for(
         &mut self,
         cx: &mut Context,
@@ -349,7 +352,7 @@ impl Emulations {
         }
     }
 
-    /// Keys may be on other shards than before. Returns the shards whose nodes are to tell of changes.
+    /// Finds the shards of keys anew. Returns the shards whose nodes must report changes.
     pub(crate) fn follow_keys(&mut self, cx: &mut Context) -> BTreeSet<ShardId> {
         let topology = Arc::clone(&cx.engine.topology);
         let mut shards = BTreeSet::new();
@@ -363,7 +366,7 @@ impl Emulations {
     }
 }
 
-/// The client of `emulation` has gone: if an element was to be put back and was not, the log says so.
+/// Logs an element that was not put back after the client of `emulation` had gone.
 pub(super) fn note_unreturned(cx: &mut Context, emulation: &Emulation, reply: &[u8]) {
     if let Plan::Pop(pop) = &emulation.plan
         && let Some(shard) = pop.returns_to().filter(|_| is_error(reply))

@@ -1,74 +1,79 @@
-//! Measures whether waiting pays; latency alone does not tell.
+//! Measures whether waiting pays, since latency alone does not show it.
 //!
-//! In a closed loop, where clients send their next request after their last reply and nodes are the limit, waiting
-//! raises throughput. In an open loop, requests queue at times as well, but waiting brings no more of them and only
-//! costs latency. So the worker waits for a step of some windows, does not wait for another, and compares the requests
-//! of both. It keeps the better way until the next experiment: after a while, or once the load has changed.
+//! In a closed loop, each client sends its next request after its last reply. If the nodes are the limit there, waiting
+//! raises throughput. In an open loop, requests also queue at times, but waiting only costs latency and brings no more
+//! requests.
+//!
+//! So the worker waits during one step of some windows, does not wait during another, and compares their requests. It
+//! keeps the better way until the next experiment, which begins after a while or once the load has changed.
 //!
 //! ```text
 //!   step    not   wait  wait   not    not   wait  wait   not …
-//!   window  -+++  -+++  -+++  -+++    …                          - not counted: still an effect of the step before
+//!   window  -+++  -+++  -+++  -+++    …            - not counted: the window still shows the step before
 //! ```
 //!
-//! Two steps are a pair. Its gain is one sample of [`Evidence`], and the spread of the samples decides when they are
-//! enough. Bursty clients (500 requests of 16 KiB, or thousands of clients once in 100 ms) spread them more, and are
-//! measured for longer than steady ones.
+//! Two steps are a pair. The gain of a pair is one sample of [`Evidence`]. The spread of the samples decides how many
+//! are enough. Bursty clients, such as 500 requests of 16 KiB or thousands of clients once in 100 ms, spread them more.
+//! They are measured for longer than steady clients.
 
 use std::time::Duration;
 use stdx::Instant;
 
-/// Windows per step. With steps of one window, 500 requests of 16 KiB that came in one and were answered in the next
-/// (50 clients at -P 10) made waiting look 17 % worse than it was. (Steps of 8 and 12 spread as much in the same time.)
+/// Windows per step. With steps of one window, 50 clients at -P 10 sent 500 requests of 16 KiB in one window. Their
+/// replies came in the next. Waiting then looked 17 % worse than it was. Steps of 8 and 12 windows spread as much in
+/// the same time.
 const STEP: u32 = 4;
-/// Pairs of steps that an experiment needs at least. The evidence is judged after each two.
+/// Pairs of steps that an experiment needs at least. The evidence is judged after every second pair.
 const PAIRS_MIN: f64 = 4.0;
-/// Pairs that end an experiment, whatever their spread: 1.3 seconds. A steady load is clear after 8; with 500 requests of
-/// 16 KiB, the standard error is 8 % after 8 pairs and 4 % after 32.
+/// Pairs that end an experiment, whatever their spread: 1.3 seconds. A steady load is clear after 8 pairs. With 500
+/// requests of 16 KiB, the standard error is 8 % after 8 pairs and 4 % after 32.
 const PAIRS_MAX: f64 = 32.0;
-/// Requests per client before the evidence may speak against waiting. (Of 5,000 clients, 16 steps see four waves, and
-/// two may fall on the wrong side.)
+/// Requests per client before the evidence may speak against waiting. With 5,000 clients, 16 steps contain four waves
+/// of requests, and two waves may fall on the wrong side.
 const ASKED_MIN: u64 = 8;
-/// Gain from which waiting pays. Where nodes are the limit it is 0.15 to 0.6, with 500 requests of 16 KiB 0.08.
+/// Gain from which waiting pays. Where nodes are the limit, the gain is 0.15 to 0.6; with 500 requests of 16 KiB, 0.08.
 const GAIN_MIN: f64 = 0.03;
-/// Waiting clearly pays if the gain is this many standard errors above zero. (More than usual, since it is judged up to
-/// 15 times.)
+/// Waiting clearly pays if the gain is this many standard errors above zero. The value is higher than usual because the
+/// evidence is judged up to 15 times.
 const ERRORS_PAYING: f64 = 2.5;
 /// Waiting clearly does not pay if the gain is this many standard errors below [`GAIN_MIN`].
 const ERRORS_NOT_PAYING: f64 = 1.5;
-/// Windows for which a result holds: a second of such a load, with or without pauses.
+/// Windows for which a result holds at least: a second of a busy load, with or without pauses.
 const HOLD_MIN: u32 = 200;
-/// The bound of it: each result that confirms the last one doubles it, up to this where waiting pays.
+/// Windows for which a result holds at most if waiting pays. Each result that confirms the last one doubles the time.
 const HOLD_MAX: u32 = 1600;
-/// Up to this where it does not: half a minute. An experiment costs time then, and at a steady rate brings nothing for it.
+/// The same if waiting does not pay: half a minute. An experiment then costs time, and at a steady rate gains nothing.
 const HOLD_MAX_LOSS: u32 = 6400;
-/// A result holds at least this many times as long as its experiment took, half of which went the wrong way.
+/// A result holds at least this many times as long as its experiment took. Half of that time went the wrong way.
 const HOLD_BY_TRIED: u32 = 4;
-/// After a pause of this length a new pair begins, since the load may be another.
+/// After a pause of this length a new pair begins, because the load may have changed.
 const PAUSE: Duration = Duration::from_millis(200);
-/// A longer window is such a pause as well, in which hardly anything came. (Between two waves, 5,000 clients are silent for up
-/// to 35 ms.)
+/// A longer window also counts as a pause, since hardly a request came in it. Between two waves, 5,000 clients are
+/// silent for up to 35 ms.
 const LULL_MAX: Duration = Duration::from_millis(50);
-/// The load has changed if this many windows bring twice or half as many requests as the experiment's did.
+/// The load has changed if this many windows bring twice or half as many requests as the windows of the experiment.
 const WINDOWS_OTHER: u32 = 16;
 
 /// The state of the experiment and its last result.
 #[derive(Debug)]
 pub(crate) struct Experiment {
     stage: Stage,
-    /// What the last experiment of this load brought.
+    /// The result of the last experiment with this load.
     pays: Option<bool>,
     hold: u32,
-    /// Outlives a pause, and half of it an experiment in which nothing was plain: the next one may come to an end with it.
+    /// Samples so far. They survive a pause. Half of them survive an experiment without a clear result, so that the
+    /// next experiment may reach one.
     evidence: Evidence,
-    /// When the last window ended.
+    /// The end of the last window.
     noted_at: Instant,
 }
 
 #[derive(Debug)]
 enum Stage {
-    /// Steps with and without waits take turns. `pairs` of them have passed, and `windows` of the next one.
+    /// Steps with and without waits take turns. `pairs` have passed, and `windows` of the next pair.
     Trying { pairs: u32, windows: u32, pair: Sides, all: Sides },
-    /// The last result holds for `left` more windows, as long as the load is like that which `came` in it.
+    /// The last result holds for `left` more windows, as long as the load stays like `came`, the load of the
+    /// experiment.
     Settled { left: u32, came: Came, lately: Came },
 }
 
@@ -89,7 +94,7 @@ impl Came {
         self.ns += length.as_nanos() as u64;
     }
 
-    /// How many came in a second.
+    /// Requests per second.
     fn rate(&self) -> f64 {
         self.requests as f64 * 1e9 / self.ns.max(1) as f64
     }
@@ -114,8 +119,8 @@ impl Sides {
     }
 }
 
-/// What pairs of steps have said: of each by how much more came with waits than without, and how much came in the mean, per
-/// second. Their sums, and those of their products, from which gain and error of a ratio follow.
+/// Samples from pairs of steps. Each pair gives two rates per second: the additional requests with waits, and the mean.
+/// The sums of both and of their products give the gain and its standard error.
 #[derive(Clone, Copy, Debug)]
 struct Evidence {
     pairs: f64,
@@ -152,7 +157,7 @@ impl Evidence {
         }
     }
 
-    /// By what part of their mean more came with waits than without.
+    /// Additional requests with waits, as a share of the mean.
     fn gain(&self) -> f64 {
         if self.came > 0.0 { self.more / self.came } else { 0.0 }
     }
@@ -165,7 +170,7 @@ impl Evidence {
         (variance * self.pairs).sqrt() / self.came.max(1.0)
     }
 
-    /// Whether it is plain that waiting pays, or that it does not.
+    /// Whether the evidence is clear: waiting pays, or does not.
     fn plain(&self) -> Option<bool> {
         let (gain, error) = (self.gain(), self.error());
         if self.pairs < PAIRS_MIN {
@@ -188,7 +193,7 @@ impl Evidence {
 impl Stage {
     const NEW: Stage = Stage::Trying { pairs: 0, windows: 0, pair: Sides::ZERO, all: Sides::ZERO };
 
-    /// Ends the current pair at a pause: its steps are not compared with later ones.
+    /// Ends the current pair at a pause, since its steps cannot be compared with later ones.
     fn cut_off(&mut self) {
         match self {
             Stage::Trying { windows, pair, .. } => (*windows, *pair) = (0, Sides::ZERO),
@@ -197,8 +202,8 @@ impl Stage {
     }
 }
 
-/// Whether the step to which this window of a pair belongs is one with waits. Of two pairs the first step and the last
-/// are not: so a growing or falling load favours neither kind, and a short burst is over before the first wait.
+/// Whether this window of a pair belongs to a step with waits. In every two pairs, the first and the last step have
+/// none. So a growing or falling load favours neither kind, and a short burst is over before the first wait.
 fn is_step_with_waits(pairs: u32, window: u32) -> bool {
     (window >= STEP) == pairs.is_multiple_of(2)
 }
@@ -214,7 +219,7 @@ impl Experiment {
         }
     }
 
-    /// Whether the next window is one with waits.
+    /// Whether the worker waits in the next window.
     pub(crate) fn waits(&self) -> bool {
         match self.stage {
             Stage::Trying { pairs, windows, .. } => is_step_with_waits(pairs, windows),
@@ -222,8 +227,8 @@ impl Experiment {
         }
     }
 
-    /// A window in which the worker might have waited ended at `now`: it was `length` long and brought `requests`.
-    /// `clients` counts idle ones too.
+    /// Adds a window that ended at `now` and in which the worker might have waited. The window was `length` long and
+    /// brought `requests`. `clients` includes idle ones.
     pub(crate) fn note_window(&mut self, requests: u64, length: Duration, clients: u64, now: Instant) {
         let since = now.since(std::mem::replace(&mut self.noted_at, now));
         if since > PAUSE || length > LULL_MAX {
@@ -265,7 +270,7 @@ impl Experiment {
         }
     }
 
-    /// Ends the experiment if its evidence is enough for `all` requests of `clients`.
+    /// Ends the experiment if the evidence is sufficient for `all` requests of `clients`.
     fn judge(&mut self, mut all: Sides, clients: u64) {
         let evidence = self.evidence;
         let is_last = evidence.pairs >= PAIRS_MAX;
@@ -292,12 +297,13 @@ mod tests {
 
     const WINDOW: Duration = Duration::from_millis(5);
 
-    /// Windows until the experiment settles, of which those with waits bring `with` requests and others `without`. Returns how many.
+    /// Runs windows until the experiment settles and returns their number. Windows with waits bring `with` requests,
+    /// others `without`.
     fn settle(experiment: &mut Experiment, with: u64, without: u64) -> u32 {
         settle_by(experiment, |waits| (if waits { with } else { without }, WINDOW))
     }
 
-    /// The same; `window` gets whether it is one with waits, and gives its requests and its length.
+    /// The same; `window` gets whether the window has waits, and returns its requests and its length.
     fn settle_by(experiment: &mut Experiment, window: impl FnMut(bool) -> (u64, Duration)) -> u32 {
         settle_clients(experiment, 50, window)
     }
@@ -318,7 +324,7 @@ mod tests {
         windows
     }
 
-    /// How many of 200 experiments find that waiting pays, and how many windows they take on average. Waiting brings
+    /// Of 200 experiments, the number that find that waiting pays, and their mean length in windows. Waiting brings
     /// `gain` more; the requests of steps vary by `spread` (standard deviation).
     fn experiments(gain: f64, spread: f64) -> (u32, u32) {
         let mut prng = Prng::new(7);
@@ -326,7 +332,7 @@ mod tests {
         for _ in 0..200 {
             let mut experiment = Experiment::new();
             windows += settle_by(&mut experiment, |waits| {
-                // Twelve evenly spread numbers are a normal one.
+                // The sum of twelve evenly distributed numbers is about normally distributed.
                 let normal = (0..12).map(|_| prng.below(1_000) as f64 / 1e3).sum::<f64>() - 6.0;
                 let mean = if waits { 1.0 + gain } else { 1.0 };
                 let part = mean + normal * spread * f64::from(STEP - 1).sqrt();
@@ -337,7 +343,7 @@ mod tests {
         (paying, windows / 200)
     }
 
-    /// Windows with `came` requests until the next experiment begins. Returns how many.
+    /// Runs windows with `came` requests until the next experiment begins. Returns their number.
     fn hold(experiment: &mut Experiment, came: u64) -> u32 {
         let mut windows = 0;
         while matches!(experiment.stage, Stage::Settled { .. }) {
@@ -349,7 +355,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_is_kept_where_more_requests_come_for_it() {
+    fn waiting_is_kept_if_it_brings_more_requests() {
         let mut experiment = Experiment::new();
         assert_eq!(settle(&mut experiment, 415, 400), 2 * STEP * PAIRS_MIN as u32);
         assert!(experiment.waits());
@@ -359,13 +365,13 @@ mod tests {
     }
 
     #[test]
-    fn the_more_it_spreads_the_longer_it_is_watched() {
-        // Gain and spread of steps; how many of 200 experiments find that it pays, at least and at most; windows.
+    fn samples_with_more_spread_are_measured_for_longer() {
+        // Gain and spread of steps; range of the experiments of 200 that find that waiting pays; range of windows.
         for (gain, spread, found, windows) in [
             (0.5, 0.06, 199..=200, 32..=34),    // 50 clients at -P 1
             (0.25, 0.08, 195..=200, 32..=45),   // 1 KiB at -P 10
             (0.08, 0.16, 130..=190, 100..=250), // 16 KiB at -P 10
-            (0.0, 0.03, 0..=20, 32..=100),      // 18,000 a second, each by itself
+            (0.0, 0.03, 0..=20, 32..=100),      // 18,000 a second, each alone
             (0.0, 0.01, 0..=2, 32..=50),        // 90,000
             (0.0, 0.1, 0..=50, 32..=200),       // 18,000 in bursts of ten
             (-0.1, 0.08, 0..=5, 32..=40),
@@ -377,16 +383,16 @@ mod tests {
     }
 
     #[test]
-    fn requests_that_come_by_themselves_are_not_waited_for() {
+    fn single_requests_are_not_waited_for() {
         let mut experiment = Experiment::new();
         assert_eq!(settle(&mut experiment, 405, 400), 2 * STEP * PAIRS_MIN as u32);
         assert!(!experiment.waits());
     }
 
     #[test]
-    fn what_was_not_plain_is_remembered_by_half() {
+    fn unclear_evidence_is_kept_by_half() {
         let mut experiment = Experiment::new();
-        // Of two pairs one speaks for waiting and one against it.
+        // One of two pairs speaks for waiting and one against.
         let mut seen = 0;
         let mut unclear = |waits: bool| {
             let (pair, _) = (seen / STEP / 2, seen += 1);
@@ -401,7 +407,7 @@ mod tests {
     }
 
     #[test]
-    fn a_load_that_grows_speaks_for_neither() {
+    fn a_growing_load_favours_neither_side() {
         let mut experiment = Experiment::new();
         let mut came = 400;
         settle_by(&mut experiment, |_| {
@@ -418,11 +424,11 @@ mod tests {
     }
 
     #[test]
-    fn what_a_step_leaves_to_the_next_is_not_counted() {
+    fn requests_delayed_by_the_step_before_are_not_counted() {
         let mut experiment = Experiment::new();
         let mut waited = false;
         settle_by(&mut experiment, |waits| {
-            // The first window after waits gets what they have held up.
+            // The first window after waits also brings the requests that the waits have delayed.
             let came = match (std::mem::replace(&mut waited, waits), waits) {
                 (false, true) => 0,
                 (true, false) => 1200,
@@ -434,9 +440,9 @@ mod tests {
         assert_eq!((came.requests / u64::from(came.windows), experiment.waits()), (400, false));
     }
 
-    /// 5,000 clients, of whom nothing comes for half of each 90 to 110 ms, and half as much again with waits.
+    /// 5,000 clients, which send nothing for half of each 90 to 110 ms. With waits, half as many requests more come.
     #[test]
-    fn waves_are_seen_through() {
+    fn waves_of_clients_do_not_change_the_result() {
         for wave in [18, 19, 20, 21, 22] {
             for begins_at in 0..wave {
                 let (mut experiment, mut at) = (Experiment::new(), begins_at);
@@ -457,21 +463,21 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_compared_and_not_numbers() {
+    fn rates_are_compared_not_counts() {
         let mut experiment = Experiment::new();
         settle_by(&mut experiment, |waits| if waits { (790, 2 * WINDOW) } else { (400, WINDOW) });
         assert!(!experiment.waits(), "longer windows bring more");
     }
 
     #[test]
-    fn nothing_that_came_is_no_gain() {
+    fn windows_without_requests_show_no_gain() {
         let mut experiment = Experiment::new();
         settle(&mut experiment, 0, 0);
         assert!(!experiment.waits());
     }
 
     #[test]
-    fn another_load_is_tried_anew() {
+    fn a_changed_load_begins_a_new_experiment() {
         let mut experiment = Experiment::new();
         settle(&mut experiment, 500, 400);
         assert_eq!(hold(&mut experiment, 1_100), WINDOWS_OTHER);
@@ -488,7 +494,7 @@ mod tests {
             let came = match (window < 4 * STEP, experiment.waits()) {
                 (true, true) => 500,
                 (true, false) => 400,
-                // The pair that the pause cuts off is forgotten.
+                // The pair that the pause interrupts is dropped.
                 (false, _) => 10,
             };
             let now = experiment.noted_at + WINDOW;
@@ -503,9 +509,9 @@ mod tests {
         assert_eq!((experiment.waits(), hold(&mut experiment, 500)), (true, HOLD_MIN - 1));
     }
 
-    /// A run of a load generator, a pause of 0.3 s in which something is asked now and then, and the next run.
+    /// A run of a load generator, a pause of 0.3 s with a few requests, and the next run.
     #[test]
-    fn a_pause_makes_no_other_load() {
+    fn a_pause_does_not_count_as_a_changed_load() {
         let mut experiment = Experiment::new();
         settle(&mut experiment, 500, 400);
         for _ in 0..10 {
@@ -522,9 +528,9 @@ mod tests {
         }
     }
 
-    /// Each burst is long enough for one pair, and not for two.
+    /// Each burst is long enough for one pair, but not for two.
     #[test]
-    fn bursts_with_pauses_between_them_come_to_a_result() {
+    fn bursts_with_pauses_reach_a_result() {
         for with in [500, 400, 340] {
             let mut experiment = Experiment::new();
             let mut bursts = 0;
@@ -541,7 +547,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_confirmed_is_tried_less_often() {
+    fn a_confirmed_result_is_checked_less_often() {
         let mut experiment = Experiment::new();
         settle(&mut experiment, 500, 400);
         assert_eq!(hold(&mut experiment, 500), HOLD_MIN);

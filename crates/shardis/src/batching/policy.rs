@@ -1,26 +1,28 @@
 //! The batching policy: when a busy worker waits a moment for more requests before it writes.
 //!
-//! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If it
-//! lets a few more arrive, one write serves several, here and at the node. Only requests wait: each reply needs a call
-//! of its own in any case, since each client has a connection of its own. A wait costs latency, so it is a tenth of a
-//! client's round ([`Rounds`]), the time from one request of a client to its next. A round has the way down and up, the
-//! queue at the node, and the client's own queue of replies.
+//! A fast proxy makes small batches: it wakes for every request, and each write wakes a node for one request. If the
+//! worker lets a few more requests arrive, one write serves several of them, here and at the node. Only requests wait.
+//! Each reply needs a system call of its own in any case, since each client has its own connection.
+//!
+//! A wait costs latency, so it is a tenth of a client's round ([`Rounds`]). A round is the time from one request of a
+//! client to its next. It includes the way to the node and back, the queue at the node, and the client's own queue of
+//! replies.
 //!
 //! A worker waits where requests queue, which shows in their latency:
 //!
 //! ```text
-//!   requests in flight, times how long
-//!   ────────────────────────────────── = latency of a request   (Little's law)
-//!           requests that came
+//!   requests in flight × their time in flight
+//!   ───────────────────────────────────────── = latency of a request   (Little's law)
+//!              requests that came
 //! ```
 //!
 //! Where the nodes or the clients are the limit, latency is high, and a wait shortens the queue and pays off. An
-//! experiment checks this from time to time ([`super::experiment`]): in an open loop it does not pay. Without a queue,
-//! latency is low, and the worker does not wait, however busy it is. Nor does it wait if turns are full anyway, if no
-//! other request is expected, or for a lone client.
+//! experiment checks this from time to time ([`super::experiment`]): in an open loop a wait does not pay. Without a
+//! queue, latency is low, and the worker does not wait, however busy it is. Nor does the worker wait if turns are full
+//! anyway, if it expects no other request, or for a lone client.
 //!
-//! A worker with time to spare writes replies after each event, and not at the end of the turn, so that no client waits
-//! for later events. Requests go out at the end, several by one write, which wakes their node once.
+//! A worker with time to spare writes replies after each event and not at the end of the turn. So no client waits for
+//! later events. Requests leave at the end of the turn: one write takes several and wakes their node once.
 
 use super::experiment::Experiment;
 use proxy::Rounds;
@@ -28,63 +30,73 @@ use std::str::FromStr;
 use std::time::Duration;
 use stdx::Instant;
 
-/// What the operator wants.
+/// The operator's setting.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Batching {
     /// Never wait.
     Off,
-    /// Wait where it is worth it.
+    /// Wait where it pays.
     Auto,
-    /// Wait this long whenever several clients have sent something.
+    /// Wait this long whenever several clients have sent requests.
     Fixed(Duration),
 }
 
-/// A wait is this part of a client's round. A request waits once on its way down, and on its way up until such a wait of
-/// others is over: at worst that is a fifth of the round, of which it then is a part itself. With 50 clients at -P 1 over
-/// four nodes on one core (0.55 ms) 60,000 requests a second were served without waits, 96,000 with 50 µs and 90,000 with
-/// 100; with 500 clients (5 ms) 51,000, 85,000 and 97,000, and with 200 µs 109,000.
+/// A wait is this part of a client's round. A request waits at most twice: on its way to the node, and on its way back
+/// until a wait for other requests is over. At worst this is a fifth of the round, which includes it.
+///
+/// Requests per second, measured with four nodes on one core:
+///
+/// | clients at -P 1 | round | no wait | 50 µs | 100 µs | 200 µs |
+/// | --- | --- | --- | --- | --- | --- |
+/// | 50 | 0.55 ms | 60,000 | 96,000 | 90,000 | |
+/// | 500 | 5 ms | 51,000 | 85,000 | 97,000 | 109,000 |
 const PART_OF_ROUND: u32 = 10;
-/// A shorter wait is not worth its two system calls and the timer.
+/// A shorter wait does not pay for its two system calls and the timer.
 const WAIT_MIN: Duration = Duration::from_micros(20);
-/// Requests that take less stand in no line: where there is none they take 11 to 32 µs, where the nodes are the limit 66 µs
-/// and more.
+/// Faster requests do not queue. Without a queue, requests take 11 to 32 µs; where the nodes are the limit, 66 µs and
+/// more.
 const LATENCY_MIN: Duration = Duration::from_micros(40);
-/// `auto` waits no longer, or for this part of what a request takes at the nodes. Beside 500 clients a lone one that asks
-/// now and then is answered after 160 µs without waits, 600 with these and 840 with 400 µs, with which the 500 would get 6 %
-/// more through. (One in ten of its requests takes 0.8 to 1 ms without waits and 1.4 with them, one in a hundred 4 ms in any
-/// case.)
+/// `auto` waits at most this long, or for this part of a request's latency at the nodes if that is longer.
+///
+/// Measured beside 500 clients: a lone client that asks now and then gets its reply after 160 µs without waits. It
+/// takes 600 µs with these waits, and 840 µs with waits of 400 µs, which would give the 500 clients 6 % more
+/// throughput. One in ten of its requests takes 0.8 to 1 ms without waits and 1.4 ms with them. One in a hundred takes
+/// 4 ms in any case.
 const AUTO_WAIT: Duration = Duration::from_micros(200);
 const AUTO_PART_OF_LATENCY: u32 = 4;
-/// More would be felt. (Values of 16 KiB at -P 10 take 5 ms; waits of 400 µs let 10 % more of them through than 100.)
+/// Users would notice longer waits. Values of 16 KiB at -P 10 take 5 ms. Waits of 400 µs let 10 % more of them through
+/// than waits of 100 µs.
 const AUTO_WAIT_MAX: Duration = Duration::from_micros(400);
-/// Events of a full turn, or half of the events expected in a wait, if that is more. Waiting in a full turn only lets
-/// the worker idle. (With it, a worker that is the limit waits in hardly any turn; a wait in each cost it a third of
-/// its throughput. With 500 clients, who bring 50 events in 200 µs, 16 of them as the measure for all cost a tenth.)
+/// Events of a full turn, or half of the events expected during a wait, if that is more. In a full turn, a wait only
+/// lets the worker idle. With this limit, a worker that is the bottleneck hardly ever waits. A wait in each turn cost a
+/// third of its throughput. With 500 clients, which bring 50 events in 200 µs, a fixed limit of 16 events cost a tenth.
 const EVENTS_ENOUGH: usize = 16;
-/// Requests of a full turn: with deep pipelines, few events are much work. (At -P 100 over canned nodes, a worker that
-/// waited in such turns did 7.1 million SETs a second, and one that never waited 8.4.)
+/// Requests of a full turn: with deep pipelines, few events are much work. At -P 100 over canned nodes, a worker that
+/// never waited did 8.4 million SETs a second. One that waited in full turns did 7.1 million.
 const REQUESTS_ENOUGH: u64 = 64;
-/// More would be felt, whatever it saves.
+/// Users would notice a longer wait, whatever it saves.
 const WAIT_MAX_US: u64 = 1000;
-/// Length of a window, over which load and latency are measured.
+/// Length of a window, the time over which load and latency are measured.
 const WINDOW: Duration = Duration::from_millis(5);
-/// Windows that are remembered. The median of their latencies counts: one window in which the process was stopped, or a
-/// node forked, is no queue, and one between two waves of clients does not end a queue.
+/// Windows that are remembered. The median of their latencies counts. So a window in which the process was stopped or a
+/// node forked does not count as a queue. A window between two waves of clients does not end a queue.
 const WINDOWS: usize = 8;
-/// Busy for more than this share of a window: wait. In thousandths. Without waits, a worker whose nodes are the limit is
-/// busy for 40 to 60 % at -P 1; at a steady third of that load, where a wait would only be felt, for 27 %, and 37 at times.
+/// The worker waits if it is busy for more than this share of a window, in thousandths. Without waits, a worker whose
+/// nodes are the limit is busy for 40 to 60 % at -P 1. At a steady third of that load a wait would only cost latency,
+/// and the worker is busy for 27 %, at times for 37 %.
 const BUSY_FROM: u128 = 390;
-/// The same where requests take [`LINE`]: that is no chance. (SET of 1 KiB at -P 10: busy for 34 % without waits; with them
-/// it is 19 % more requests.)
+/// The same limit where requests take at least [`LINE`], since a latency this long is no accident. With SETs of 1 KiB
+/// at -P 10, the worker is busy for 34 % without waits. Waits bring 19 % more requests.
 const BUSY_FROM_IN_LINE: u128 = 280;
-/// Latency of a queue that lasts: at a steady third of what nodes carry, requests take 70 to 90 µs, where pipelines of
-/// ten wait for nodes, a millisecond.
+/// Latency of a queue that lasts. At a steady third of the nodes' capacity, requests take 70 to 90 µs. Where pipelines
+/// of ten wait for nodes, they take a millisecond.
 const LINE: Duration = Duration::from_micros(200);
-/// The same of a window with waits, since they save time. Each window is held against its own share, so that what began with
-/// a moment's crowd ends with it, and not after an experiment.
+/// The same limit for a window with waits, because waits save time. Each window is compared with its own limit. So
+/// waiting that began with a short crowd ends with the crowd and not only after an experiment.
 const BUSY_FROM_WAITING: u128 = 220;
-/// Busy for less than this, and not waiting: write replies after each event. At a steady 36,000 GET/s (busy for 45 %) that
-/// takes 30 µs of 176 off the median. A worker that is the limit has full turns: with it, it did 22 % fewer requests at -P 10.
+/// If the worker is busy for less than this and does not wait, it writes replies after each event. At a steady 36,000
+/// GET/s (busy for 45 %) this takes 30 of 176 µs off the median. A worker that is the bottleneck has full turns:
+/// writing after each event cost it 22 % of its requests at -P 10.
 const PROMPT_UNTIL: u128 = 700;
 
 impl FromStr for Batching {
@@ -100,48 +112,48 @@ impl FromStr for Batching {
     }
 }
 
-/// Decides for each turn whether to wait, from how busy the worker was and what requests took lately.
+/// Decides for each turn whether to wait, from how busy the worker was and from the recent latency of requests.
 #[derive(Debug)]
 pub(crate) struct Policy {
     batching: Batching,
     window: Window,
-    /// Whether it writes replies after each event.
+    /// Whether the worker writes replies after each event.
     is_prompt: bool,
-    /// What requests took in the last windows.
+    /// Latency in each of the last windows.
     latencies: [Duration; WINDOWS],
-    /// For what share of them the worker was busy, in thousandths.
+    /// Share of each window for which the worker was busy, in thousandths.
     busy: [u128; WINDOWS],
-    /// From what share on that was much.
+    /// For each window, the share from which the worker counted as busy.
     busy_from: [u128; WINDOWS],
-    /// How long clients' rounds were in them.
+    /// Mean round of clients in each window.
     rounds: [Duration; WINDOWS],
-    /// What a wait might be, after the last window; zero for none.
+    /// The wait that the last window would allow; zero for none.
     possible: Duration,
-    /// Events from which a turn is full without a wait.
+    /// Events from which a turn is full, so that the worker does not wait.
     enough: usize,
     experiment: Experiment,
-    /// What a wait is; zero for none.
+    /// The present wait; zero for none.
     wait: Duration,
-    /// How many requests had been sent when the last turn ended.
+    /// Requests that had been sent when the last turn ended.
     asked: u64,
 }
 
-/// What a turn has brought until the worker may wait.
+/// The facts about a turn, up to the moment at which the worker may wait.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Turn {
-    /// When it began.
+    /// The beginning of the turn.
     pub now: Instant,
-    /// How many events there were.
+    /// Number of events.
     pub events: usize,
-    /// How many clients there are, idle ones too.
+    /// Number of clients, idle ones included.
     pub connected: u64,
-    /// How many clients wait for replies.
+    /// Number of clients that wait for replies.
     pub clients: usize,
-    /// How many requests, or parts of such, are in flight to nodes.
+    /// Number of requests and fragments in flight to nodes.
     pub in_flight: usize,
-    /// How many ever were sent, about: those answered here count as well.
+    /// Approximate number of requests that were ever sent, including those answered here.
     pub asked: u64,
-    /// How long clients' rounds were, since the worker began.
+    /// Rounds of clients since the worker began.
     pub rounds: Rounds,
 }
 
@@ -149,18 +161,18 @@ pub(crate) struct Turn {
 #[derive(Debug)]
 struct Window {
     began: Instant,
-    /// Time in which the worker had nothing to do.
+    /// Time in which the worker was idle.
     idle: Duration,
-    /// Requests that were in flight, times how long, in ns.
+    /// Sum over requests of their time in flight, in ns.
     flight_ns: u64,
-    /// Until then it was added up.
+    /// The instant up to which `flight_ns` is complete.
     flight_until: Instant,
-    /// How many have been in flight since then.
+    /// Requests in flight since then.
     in_flight: usize,
     events: usize,
-    /// How many requests had been sent when it began.
+    /// Requests that had been sent when the window began.
     asked: u64,
-    /// Clients' rounds until then.
+    /// Rounds of clients up to the window.
     rounds: Rounds,
 }
 
@@ -178,8 +190,8 @@ impl Window {
         }
     }
 
-    /// The mean time that a request took from its arrival here until its reply was read, without our waits: they would
-    /// else be the reason for longer ones.
+    /// The mean time from the arrival of a request here until its reply was read. Our own waits are excluded: they
+    /// would otherwise justify longer waits.
     fn latency(&self, asked: u64) -> Duration {
         Duration::from_nanos(self.flight_ns / (asked - self.asked).max(1))
     }
@@ -203,33 +215,33 @@ impl Policy {
         }
     }
 
-    /// The worker had nothing to do from `from` to `until`.
+    /// Counts the time from `from` to `until` as idle.
     pub(crate) fn note_idle(&mut self, from: Instant, until: Instant) {
         self.window.idle += until.since(from);
     }
 
-    /// The worker waited for more requests from `from` to `until`.
+    /// Counts the time from `from` to `until` as a wait for more requests.
     pub(crate) fn note_wait(&mut self, from: Instant, until: Instant) {
         self.note_idle(from, until);
         self.window.flight_until = until;
     }
 
-    /// A turn ended; `asked` requests ever were sent, about.
+    /// Ends a turn; about `asked` requests were ever sent.
     pub(crate) fn note_turn(&mut self, asked: u64) {
         self.asked = asked;
     }
 
-    /// Whether to write replies after each event of a turn, and not at its end.
+    /// Whether to write replies after each event of a turn instead of at its end.
     pub(crate) fn is_prompt(&self) -> bool {
         self.is_prompt
     }
 
-    /// Whether the worker has more to do than time, so that writes are worth being spared.
+    /// Whether the worker has more work than time, so that saving writes pays.
     pub(crate) fn is_pressed(&self) -> bool {
         self.batching != Batching::Off && !self.is_prompt
     }
 
-    /// How long to wait for more before this turn's work is done.
+    /// The wait for more requests before this turn's work is done.
     pub(crate) fn wait(&mut self, turn: &Turn) -> Option<Duration> {
         self.measure(turn);
         match self.batching {
@@ -244,7 +256,7 @@ impl Policy {
         }
     }
 
-    /// Adds a turn to the window and draws the conclusions when that is over.
+    /// Adds a turn to the window. At the end of the window, decides about the next one.
     fn measure(&mut self, turn: &Turn) {
         let window = &mut self.window;
         let since = turn.now.since(window.flight_until).as_nanos() as u64;
@@ -275,7 +287,7 @@ impl Policy {
         self.rounds[WINDOWS - 1] = turn.rounds.mean_since(&window.rounds);
         let enough = (latency / AUTO_PART_OF_LATENCY).clamp(AUTO_WAIT, AUTO_WAIT_MAX);
         let wait = (mean(&self.rounds) / PART_OF_ROUND).min(enough);
-        // If they come as they came.
+        // Assumes that events arrive at the same rate.
         let expected = window.events as u128 * wait.as_nanos() / length.as_nanos();
         self.enough = EVENTS_ENOUGH.max(expected as usize / 2);
         let stands_in_line = latency >= LATENCY_MIN;
@@ -305,10 +317,10 @@ fn median(mut times: [Duration; WINDOWS]) -> Duration {
 mod tests {
     use super::*;
 
-    /// What happens at a worker, ten times in a window, for as many windows as are remembered.
+    /// Load of a worker, applied ten times per window, for as many windows as are remembered.
     #[derive(Clone, Copy, Debug)]
     struct Load {
-        /// Of each window of 5 ms.
+        /// Per window of 5 ms.
         idle_us: u64,
         in_flight: usize,
         requests_per_s: u64,
@@ -317,7 +329,7 @@ mod tests {
         round_us: u64,
     }
 
-    /// 50 clients, each with its next request behind its last reply, over nodes that are the limit.
+    /// 50 clients, each of which sends its next request after its last reply. The nodes are the limit.
     const IN_LINE: Load =
         Load { idle_us: 2_000, in_flight: 6, requests_per_s: 60_000, events_per_request: 2, round_us: 800 };
 
@@ -325,20 +337,20 @@ mod tests {
         Instant::from_nanos(us * 1000)
     }
 
-    /// Two of 50 clients wait.
+    /// Two of 50 clients wait for replies.
     fn turn(now: Instant, events: usize) -> Turn {
         let rounds = Rounds::default();
         Turn { now, events, connected: 50, clients: 2, in_flight: 2, asked: 0, rounds }
     }
 
-    /// What a wait might be after such loads.
+    /// The possible wait after `loads`.
     fn wait_after(loads: &[Load]) -> Option<Duration> {
         let mut policy = Policy::new(Batching::Auto, at(0));
         follow(&mut policy, loads);
         (!policy.possible.is_zero()).then_some(policy.possible)
     }
 
-    /// Lets such loads happen, which come as they come, whether we wait or not.
+    /// Applies `loads`, which do not depend on the waits.
     fn follow(policy: &mut Policy, loads: &[Load]) {
         follow_on(policy, 0, loads);
     }
@@ -389,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_line_is_long_less_of_a_load_is_much() {
+    fn a_long_queue_lowers_the_busy_limit() {
         let load = Load { idle_us: 3_300, requests_per_s: 230_000, round_us: 2_100, ..IN_LINE };
         let pipelines = Load { in_flight: 300, ..load };
         assert!(wait_after(&[pipelines; 2]).is_some(), "34 % and 1.3 ms");
@@ -400,7 +412,7 @@ mod tests {
     }
 
     #[test]
-    fn waves_of_clients_are_a_line() {
+    fn waves_of_clients_count_as_a_queue() {
         let mut policy = Policy::new(Batching::Auto, at(0));
         let wave = Load { idle_us: 500, in_flight: 30, round_us: 60_000, ..IN_LINE };
         let trough = Load { idle_us: 4_500, in_flight: 1, requests_per_s: 4_000, ..wave };
@@ -413,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_where_it_costs_more_than_it_brings() {
+    fn the_worker_does_not_wait_if_it_costs_more_than_it_brings() {
         let quick = Load { in_flight: 2, ..IN_LINE };
         assert_eq!(wait_after(&[quick]), None, "33 us a request: nobody stands in line");
         let seldom = Load { in_flight: 3, requests_per_s: 6_000, events_per_request: 1, ..IN_LINE };
@@ -425,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_pay_is_tried_and_left() {
+    fn a_wait_that_does_not_pay_is_tried_and_dropped() {
         let mut policy = Policy::new(Batching::Auto, at(0));
         follow(&mut policy, &[IN_LINE; 2]);
         let first = policy.experiment.waits();
@@ -435,11 +447,11 @@ mod tests {
     }
 
     #[test]
-    fn one_stall_is_no_line_and_our_own_waits_are_none() {
+    fn stalls_and_our_own_waits_do_not_count_as_a_queue() {
         let mut policy = Policy::new(Batching::Auto, at(0));
         let mut turn = turn(at(0), 300);
         for window in 1..=WINDOWS as u64 * 2 {
-            // 2 in flight and 400 in 6 ms: 30 us; in every third window, 50 stand still.
+            // 2 in flight and 400 in 6 ms: 30 µs. In every third window, 50 make no progress.
             turn.in_flight = if window % 3 == 0 { 50 } else { 2 };
             let began = at(window * 6_000 - 5_500);
             (turn.now, turn.asked) = (began, turn.asked + 400);
@@ -468,8 +480,8 @@ mod tests {
         assert_eq!(policy.wait(&Turn { asked: REQUESTS_ENOUGH, ..turn }), Some(WAIT_MIN));
     }
 
-    /// Applies `load` for `windows` from `now_us` on, and `saved` in those in which the worker waits. Returns the
-    /// number of these.
+    /// Applies `load` for `windows` from `now_us` on, and `saved` in windows in which the worker waits. Returns the
+    /// number of windows with waits.
     fn follow_saving(policy: &mut Policy, now_us: &mut u64, windows: u32, load: Load, saved: Load) -> u32 {
         let mut waited = 0;
         for _ in 0..windows {
@@ -482,7 +494,7 @@ mod tests {
     }
 
     #[test]
-    fn what_waiting_saves_does_not_end_the_waiting() {
+    fn time_saved_by_waiting_does_not_end_the_waiting() {
         let (mut policy, mut now_us) = (Policy::new(Batching::Auto, at(0)), 0);
         let saved = Load { idle_us: 3_700, requests_per_s: 80_000, ..IN_LINE };
         follow_saving(&mut policy, &mut now_us, 50, IN_LINE, saved);
@@ -494,7 +506,7 @@ mod tests {
     }
 
     #[test]
-    fn what_began_with_a_moments_crowd_ends_with_it() {
+    fn waiting_ends_with_the_crowd_that_caused_it() {
         let (mut policy, mut now_us) = (Policy::new(Batching::Auto, at(0)), 0);
         let steady = Load { idle_us: 3_650, in_flight: 2, requests_per_s: 18_000, ..IN_LINE };
         let crowd = Load { idle_us: 2_000, in_flight: 3, ..steady };
@@ -503,12 +515,12 @@ mod tests {
             let waited = follow(WINDOWS as u32 / 2, crowd) + follow(80, steady);
             assert!(waited <= WINDOWS as u32, "{waited}: longer than it is remembered");
         }
-        // By then an experiment has come to its end, over all those moments. What it found holds for 200 windows.
+        // By then an experiment over all these moments has ended. Its result holds for 200 windows.
         assert!(follow(240, crowd) > 0, "one that stays is waited for");
     }
 
     #[test]
-    fn who_has_time_writes_replies_after_each_event() {
+    fn a_worker_with_time_writes_replies_after_each_event() {
         let prompt_after = |batching, load: Load| {
             let mut policy = Policy::new(batching, at(0));
             follow(&mut policy, &[load]);
@@ -526,7 +538,7 @@ mod tests {
     }
 
     #[test]
-    fn who_waits_does_not_write_replies_after_each_event() {
+    fn a_worker_that_waits_writes_replies_at_the_end_of_the_turn() {
         let mut policy = Policy::new(Batching::Auto, at(0));
         let saved = Load { idle_us: 3_200, ..IN_LINE };
         follow(&mut policy, &[IN_LINE, saved]);
@@ -555,7 +567,7 @@ mod tests {
     }
 
     #[test]
-    fn the_option_says_what_it_takes() {
+    fn an_invalid_option_lists_the_valid_values() {
         assert_eq!("auto".parse(), Ok(Batching::Auto));
         assert_eq!("off".parse(), Ok(Batching::Off));
         assert_eq!("0".parse(), Ok(Batching::Off));
