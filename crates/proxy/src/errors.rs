@@ -1,14 +1,14 @@
-//! The texts that a client can read as an error, in one place; those that the command table knows to say (unknown
-//! names, wrong numbers of arguments, refusals) are in `command`'s error.rs.
+//! The error texts for clients, in one place. Texts that need only the command table (unknown names, wrong numbers of
+//! arguments, refusals) are in `command`'s error.rs.
 //!
-//! Where Redis has a wording it is Redis's. Else the first word decides what client libraries do by themselves:
-//! `TRYAGAIN` is repeated by several of them and therefore only stands where not a byte of the request reached a node;
-//! a plain `ERR` is repeated by none and stands wherever the command may have run.
+//! Where Redis has a text, it is Redis's. Otherwise the first word decides how client libraries react. Several of them
+//! repeat a request after `TRYAGAIN`, so it is used only if not a byte of the request reached a node. None repeats a
+//! request after a plain `ERR`, which is used wherever the command may have run.
 
 pub(crate) use engine::lost::Lost;
 use resp::{Request, encode};
 
-/// The same for a transaction, of which a node runs nothing before it has read the last byte of EXEC.
+/// The same for a transaction. A node runs none of it before it has read the last byte of EXEC.
 pub(crate) fn text_of_exec(lost: &Lost) -> String {
     match lost {
         Lost::NotSent { shard, reason } => {
@@ -21,8 +21,8 @@ pub(crate) fn text_of_exec(lost: &Lost) -> String {
     }
 }
 
-/// What a client is told whose request was held back because a question about its command had no answer: the
-/// request itself was not sent, whatever became of the question.
+/// The error for a request that was held back because a question about its command got no answer. The request was not
+/// sent, whatever happened to the question.
 pub(crate) fn of_question(lost: Lost) -> Lost {
     let shard = match lost {
         Lost::NotSent { .. } | Lost::Denied { .. } => return lost,
@@ -31,18 +31,18 @@ pub(crate) fn of_question(lost: Lost) -> Lost {
     Lost::NotSent { shard, reason: "it did not answer COMMAND INFO".to_owned() }
 }
 
-/// The text when this is one part of a split command that writes and whose other parts may have run: repeating it
-/// by itself is no longer safe, so the word `TRYAGAIN` must not stand there.
+/// The text for one part of a split command that writes, if other parts may have run. To repeat it is then not safe, so
+/// the text must not begin with `TRYAGAIN`.
 pub(crate) fn text_of_part(lost: &Lost) -> String {
     written_in_part(&lost.text())
 }
 
-/// The error `text` of one part of a command, of which other parts may have been carried out.
+/// The text for a part that failed with `text`, if other parts may have been carried out.
 pub(crate) fn written_in_part(text: &str) -> String {
     format!("{}; other parts of this command may have been applied", without_try_again(text))
 }
 
-/// A transaction over several shards of which nothing has run: `reason` is the error of `shard`.
+/// The text for a transaction over several shards of which no command has run: `reason` is the error of `shard`.
 pub(crate) fn discarded(shard: &str, reason: &[u8]) -> String {
     let reason = String::from_utf8_lossy(reason);
     match reason.starts_with("EXECABORT ") {
@@ -51,43 +51,43 @@ pub(crate) fn discarded(shard: &str, reason: &[u8]) -> String {
     }
 }
 
-/// A command of a transaction over several shards has not run, and commands of other shards may have: it is not to be repeated
-/// with them, so that no word stands here that libraries repeat at.
+/// The text for a command of a transaction over several shards that has not run, although commands of other shards may
+/// have. The transaction must not be repeated, so the text has no word after which libraries repeat.
 pub(crate) fn not_run(shard: &str, reason: &str) -> String {
     format!(
         "ERR not run on shard {shard}: {reason}; commands of this transaction on other shards may have run"
     )
 }
 
-/// The same of the commands behind it.
+/// The same for the commands behind it.
 pub(crate) fn not_run_either(shard: &str) -> String {
     format!("ERR not run (shard {shard})")
 }
 
-/// The same, but they may have run.
+/// The same for commands that may have run.
 pub(crate) fn outcome_unknown(shard: &str) -> String {
     format!("ERR outcome unknown (shard {shard})")
 }
 
-/// A command that renames has written the value at its new key, and failed with `text` to remove it at the old one.
+/// The text for a rename that has written the new key and failed with `text` to remove the old one.
 pub(crate) fn not_removed(text: &str) -> String {
     format!("{}; the new key is written, and the old one may still be there", without_try_again(text))
 }
 
-/// A command that moves an element failed with `text` when the element was taken from its source.
+/// The text for a command that moves an element and failed with `text` after the element was taken from its source.
 pub(crate) fn kept_in_journal(text: &str, journal: &[u8], shard: &str) -> String {
     let (text, journal) = (without_try_again(text), String::from_utf8_lossy(journal));
     format!("{text}; the element taken from the source may be in key {journal} of shard {shard}")
 }
 
-/// A node could not note how far it is, and said `text`.
+/// The text for a WAIT before which a node answered `text` to the write that marks its offset.
 pub(crate) fn not_marked(text: &str) -> String {
     format!(
         "ERR WAIT cannot read the replication offset of a node, since FUNCTION RESTORE failed there: {text}"
     )
 }
 
-/// More than `bytes_max` would have to be gathered.
+/// The text for a command that would have to gather more than `bytes_max`.
 pub(crate) fn gathers_too_much(bytes_max: usize) -> String {
     format!(
         "ERR the values of this command exceed the {bytes_max} bytes of --cross-shard-bytes-max. Nothing was changed. \
@@ -95,12 +95,12 @@ pub(crate) fn gathers_too_much(bytes_max: usize) -> String {
     )
 }
 
-/// `text`, without the word that says that the whole may be repeated.
+/// `text` without the word after which libraries repeat a request.
 fn without_try_again(text: &str) -> String {
     text.strip_prefix("TRYAGAIN ").map_or(text.to_owned(), |rest| format!("ERR {rest}"))
 }
 
-/// CONFIG SET of `parameter` would take a node away from us.
+/// The text for a CONFIG SET of `parameter` that would cut off a node.
 pub(crate) fn cuts_off(parameter: &[u8]) -> String {
     let parameter = String::from_utf8_lossy(parameter);
     format!("ERR CONFIG SET {parameter} is not allowed through shardis: it would cut the nodes off from it")
@@ -114,17 +114,17 @@ pub(crate) fn only_while_subscribed(command: &str) -> String {
     )
 }
 
-/// The user may not use the command of this full name.
+/// The text for a user that may not use the command with this full name.
 pub(crate) fn no_permission(name: &str) -> String {
     format!("NOPERM this user has no permissions to run the '{name}' command")
 }
 
-/// The user may not read all keys, which this option of SORT might.
+/// The text for a user that may not read all keys, which this option of SORT requires.
 pub(crate) fn sort_denied(option: &str) -> String {
     format!("ERR {option} option of SORT denied due to insufficient ACL permissions.")
 }
 
-/// `text` as a reply of its own.
+/// `text` as an error reply.
 pub(crate) fn reply(text: &str) -> Vec<u8> {
     let mut reply = Vec::new();
     write(&mut reply, text);
@@ -136,7 +136,7 @@ pub(crate) fn write(out: &mut Vec<u8>, text: &str) {
     encode::error(out, text.as_bytes());
 }
 
-/// A subcommand that exists, with arguments that it does not take.
+/// Writes the error for a subcommand that exists but does not take these arguments.
 pub(crate) fn write_subcommand_syntax(out: &mut Vec<u8>, request: &Request<'_>) {
     let (container, own) = (request.arg(0).to_ascii_uppercase(), request.arg(1));
     let text = [
@@ -149,12 +149,12 @@ pub(crate) fn write_subcommand_syntax(out: &mut Vec<u8>, request: &Request<'_>) 
     encode::error(out, &text.concat());
 }
 
-/// CLUSTER was asked about a node that is not us.
+/// Writes the error for a question of CLUSTER about another node.
 pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
     encode::error(out, &[b"ERR Unknown node ", id].concat());
 }
 
-/// Reasons, not whole texts.
+/// Reasons within a text.
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
 pub(crate) const REDIRECTED: &str =
     "its slot is migrating, and the request was still redirected at its timeout";
@@ -181,7 +181,7 @@ pub(crate) const WATCH_ELSEWHERE: &str =
     "ERR other keys are watched in another database or by another protocol. Send UNWATCH first";
 pub(crate) const EXEC_ELSEWHERE: &str = "EXECABORT Transaction discarded because of: the watched keys are in another database or by another protocol";
 pub(crate) const CLIENTS_MAX: &str = "ERR max number of clients reached";
-/// Redis's words, but for the ways out.
+/// Redis's text with our remedies.
 pub(crate) const PROTECTED: &str = "DENIED Redis is running in protected mode because protected mode is enabled and no \
      password is set for the default user. In this mode connections are only accepted from the loopback interface. If you want \
      to connect from external computers to Redis you may adopt one of the following solutions: 1) Set up an authentication \
@@ -196,11 +196,11 @@ pub(crate) const UNREADABLE_VALUE: &str =
 pub(crate) const ELEMENT_TOO_LARGE: &str =
     "ERR the element exceeds --cross-shard-bytes-max, or the part that is left of it";
 pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back";
-/// Redis's words for a client that another one lets go.
+/// Redis's text for a client that another client unblocks.
 pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
-/// Redis's words for what does not fit into 32 bits.
+/// Redis's text for a value that does not fit into 32 bits.
 pub(crate) const NOT_AN_INT: &str =
     "ERR value is out of range, value must between -2147483648 and 2147483647";
 pub(crate) const DB_OUT_OF_RANGE: &str = "ERR DB index is out of range";
@@ -265,7 +265,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn only_what_was_never_sent_may_be_repeated_by_libraries() {
+    fn libraries_may_repeat_only_unsent_requests() {
         let not_sent = Lost::NotSent { shard: "a".into(), reason: "connection refused".into() };
         assert_eq!(not_sent.text(), "TRYAGAIN shard a unavailable: connection refused");
         assert_eq!(

@@ -1,151 +1,152 @@
-//! What the core is told and what it asks for, and what it tells operators.
+//! The events and actions of the core, and its notices for operators.
 
 pub use engine::event::{Action, Arrival, Event};
 
-/// Something that an operator wants to know; goes to the log. Holds no client data.
+/// A notice for operators, which goes to the log. It holds no client data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
-    /// A node that was reported down answered its PING: requests flow again.
+    /// A node that was reported down has answered its PING: requests flow again.
     NodeUp {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
     },
-    /// A node cannot be used; reported once until it is back.
+    /// A node cannot be used. Reported once until it is back.
     NodeDown {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// A node is none that can be meant by --nodes; reported once until it is back.
+    /// A node cannot be one of `--nodes`. Reported once until it is back.
     NodeRefused {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
-        /// What it is, and what to do.
+        /// The kind of the node, and the remedy.
         reason: String,
     },
     /// A node that is named as a primary is a replica.
     NodeIsReplica {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
-        /// Whose: host and port.
+        /// Host and port of its primary.
         primary: String,
     },
-    /// It is a primary again.
+    /// The node is a primary again.
     NodeIsPrimary {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
     },
-    /// Nothing came on a connection to a node, which answered on another: that has taken its place.
+    /// A silent link was replaced: the node answered on another one.
     ConnReplaced {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
     },
-    /// A node does not take connections of a kind that clients have chosen, though it takes others; reported once until it
-    /// does.
+    /// A node refuses connections with a profile of clients, but accepts others. Reported once until the node accepts
+    /// them.
     KindRefused {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
         /// The database.
         database: u16,
         /// The version of the protocol.
         protocol: u8,
-        /// What the node says.
+        /// The node's error.
         reason: String,
     },
-    /// Reads that replicas should answer go to the primary, or are refused; reported once until a replica is fit.
+    /// Reads for replicas go to the primary, or are refused. Reported once until a replica is fit.
     NoReplicaFit {
-        /// Name of the shard.
+        /// The name of the shard.
         shard: String,
-        /// What is wrong with the first replica.
+        /// The fault of the first replica.
         reason: String,
     },
-    /// They go to a replica again.
+    /// Reads go to a replica again.
     ReplicaFit {
-        /// Name of the shard.
+        /// The name of the shard.
         shard: String,
     },
-    /// Keys go to other shards than before, since nodes failed or came back.
+    /// Keys have changed their shards because nodes failed or came back.
     Remapped {
-        /// Names of the shards that own no keys for now.
+        /// The names of the shards that own no keys for now.
         out: Vec<String>,
-        /// Names of those that get their keys back step by step.
+        /// The names of the shards that get their keys back step by step.
         returning: Vec<String>,
     },
-    /// Somebody wanted to be a client and did not do what its listener asks for: TLS, a PROXY header.
+    /// A pending client failed to meet the requirements of its listener: TLS or a PROXY header.
     HandshakeFailed {
-        /// Its address.
+        /// The client's address.
         peer: String,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// The connection over which a node's messages come was lost: those published until it is back are missed.
+    /// The link for a node's messages was lost. Messages until it is back are missed.
     MessagesMissed {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
-        /// How many channels and patterns of how many clients whatsoever.
+        /// Number of channels and patterns with subscribers.
         topics: usize,
-        /// What went wrong.
+        /// The cause.
         reason: String,
     },
-    /// It is back, and what clients are subscribed to was asked for again.
+    /// The link is back, and the subscriptions were made again.
     SubscribedAgain {
-        /// Name of its shard.
+        /// The name of its shard.
         shard: String,
-        /// How many channels and patterns.
+        /// Number of channels and patterns.
         topics: usize,
     },
-    /// A client left while a pop for it was in flight, and the element that came could not be put back.
+    /// A client left while a pop for it was in flight, and its element could not be put back.
     ElementNotReturned {
-        /// Name of the key's shard.
+        /// The name of the key's shard.
         shard: String,
     },
-    /// All shards have loaded a library, for which shardis has no room: it cannot load it again on a node that loses it.
+    /// All shards have loaded a library for which shardis has no memory. Shardis cannot load it again on a node that
+    /// loses it.
     LibraryNotKept {
-        /// Its name: letters, digits and underscores.
+        /// The library's name: letters, digits and underscores.
         library: String,
     },
-    /// A client's first request that was refused since its keys live on several shards.
+    /// The first request of a client that was refused because its keys are on several shards.
     CrossSlot {
-        /// Its number, as CLIENT ID tells it.
+        /// The client's number, as in CLIENT ID.
         client: u64,
-        /// Its address.
+        /// The client's address.
         peer: String,
         /// The name of the command.
         command: &'static str,
-        /// The option that carries such requests out, if there is one.
+        /// The option with which shardis carries out such requests, if there is one.
         option: Option<&'static str>,
     },
-    /// A client was closed by us.
+    /// shardis closed a client.
     ClientClosed {
-        /// Its number, as CLIENT ID tells it.
+        /// The client's number, as in CLIENT ID.
         client: u64,
-        /// Its address.
+        /// The client's address.
         peer: String,
-        /// Why.
+        /// The reason.
         reason: CloseReason,
     },
 }
 
-/// Why we closed a client that did not ask for it.
+/// Why shardis closed a client that did not ask for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseReason {
-    /// It sent what is not RESP.
+    /// The client sent bytes that are not RESP.
     Protocol,
-    /// It spoke HTTP: most likely somebody's browser was tricked into sending requests here.
+    /// The client spoke HTTP. Most likely a browser was tricked into sending requests here.
     CrossProtocol,
-    /// It does not read its replies.
+    /// The client does not read its replies.
     OutputLimit,
-    /// It does not read the messages that it is subscribed to.
+    /// The client does not read the messages of its subscriptions.
     SlowSubscriber,
-    /// The most was held for it when memory was full.
+    /// Memory was full, and this client held the most.
     MemoryLimit,
-    /// It began a request and did not go on.
+    /// The client did not complete a request in time.
     HalfRequest,
-    /// It had got a part of a large reply when the node was lost.
+    /// The node was lost when the client had got a part of a large reply.
     HalfReply,
-    /// It was idle for longer than `--timeout`.
+    /// The client was idle for longer than `--timeout`.
     Idle,
-    /// The nodes do not let its user have any more what it is subscribed to.
+    /// The nodes no longer permit the subscriptions of the client's user.
     Denied,
 }

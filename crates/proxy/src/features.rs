@@ -1,4 +1,4 @@
-//! What features keep of a session, and the names of their tasks.
+//! The state that features keep with a session, and the names of their tasks.
 
 use crate::ConnId;
 
@@ -36,74 +36,75 @@ impl engine::features::Features for Features {
     }
 }
 
-/// What every feature works with.
+/// The engine with the features of the proxy.
 pub(crate) type Engine = engine::engine::Engine<Features>;
-/// A request before it has its place in a queue.
+/// The owner and kind of a request before its place in a queue is known.
 pub(crate) type Asked = engine::engine::Asked<Features>;
-/// One connection to a node, or the wish for one.
+/// One connection to a node, or the plan for one.
 pub(crate) type Link = engine::link::Link<Features>;
 /// A request that is to be sent again.
 pub(crate) type Retry = engine::retry::Retry<Features>;
-/// What waits for one reply.
+/// The owner of one reply in flight.
 pub(crate) type Ticket = engine::link::Ticket<Features>;
-/// Who gets a reply.
+/// The owner of a reply.
 pub(crate) type Owner = engine::link::Owner<TaskKind>;
 
-/// What a task asks a node; where nothing else is said, the ticket's `conn` names the task.
+/// The purpose of a task's request to a node. Unless its text says otherwise, the ticket's `conn` names the task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskKind {
-    /// The reply says what a command is; `conn` numbers the question.
+    /// The reply describes a command; `conn` numbers the question.
     Learn,
-    /// It says whether clients are somebody that have not said who they are; the one that `conn` names waits for that.
+    /// The reply shows whether clients that have not logged in are a user. The client in `conn` waits for it.
     DefaultUser,
-    /// It goes into the inquiry; `part` is the shard.
+    /// The reply goes to an inquiry; `part` is the shard.
     Inquiry,
-    /// It goes into the emulation; `part` is the question.
+    /// The reply goes to an emulation; `part` is the question.
     Emulation,
-    /// It goes into the fan; `part` is the part.
+    /// The reply goes to a fan; `part` is the part.
     Fan,
-    /// It goes into the transaction over several shards; `part` is the part, and `place` says what was asked.
+    /// The reply goes to a transaction over several shards; `part` is the part, and `place` tells the question.
     Execution,
-    /// It says whether a fan's part was let go; `conn` names its connection, which is that of the link `part`.
+    /// The reply shows whether the part of a fan was unblocked; `conn` names its connection, which is that of link
+    /// `part`.
     Unblock,
-    /// It says that the topic that `conn` names is subscribed to.
+    /// The reply confirms a subscription to the topic in `conn`.
     Subscribe,
-    /// It says that it is not any more; `conn` names who waits, `part` is the shard.
+    /// The reply confirms the end of a subscription; `conn` names the client that waits, `part` is the shard.
     Unsubscribe,
-    /// It says that the node tells of changes; `part` is the shard.
+    /// The reply confirms that the node reports changes; `part` is the shard.
     Track,
-    /// It says what the key has now of the check that `conn` names.
+    /// The reply holds the present value for the check in `conn`.
     Check,
-    /// It shows that the node lives.
+    /// The reply shows that the node lives.
     Probe,
-    /// It says which number the node gave to the connection.
+    /// The reply holds the node's number for the connection.
     Name,
-    /// It says whether the node knows WAITAOF.
+    /// The reply shows whether the node knows WAITAOF.
     Waitaof,
-    /// It says whether the node has noted how far it is, for the part `part` of the fan that `conn` names.
+    /// The reply shows whether the write that marks the node's offset has run, for part `part` of the fan in `conn`.
     Mark,
-    /// It says which role the node has: see `inspection.rs`. `place` is the node, `part` its shard.
+    /// The reply holds the role of the node: see `inspection.rs`. `place` is the node, `part` its shard.
     Role,
-    /// It says how far the node is with replication: see [`crate::reading::Readers::absorb_poll`].
+    /// The reply holds the node's replication offset: see [`crate::reading::Readers::absorb_poll`].
     Poll,
 }
 
-/// Which number a node gave to a connection, as far as that is known.
+/// A node's number for a connection, as far as known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum NodeName {
-    /// It was not asked.
+    /// The node was not asked.
     #[default]
     Unasked,
-    /// It was, and has not said so.
+    /// The node was asked and has not answered.
     Asked,
-    /// This one.
+    /// The number.
     Known(i64),
-    /// It does not say.
+    /// The node does not tell.
     Hidden,
 }
 
 impl NodeName {
-    /// The number, if it is known.
+    /// The number, if known.
     pub(crate) fn known(self) -> Option<i64> {
         match self {
             NodeName::Known(name) => Some(name),
@@ -111,7 +112,7 @@ impl NodeName {
         }
     }
 
-    /// The node is asked. What is known stays so.
+    /// Notes that the node is asked. A known number stays.
     pub(crate) fn ask(&mut self) {
         if *self == NodeName::Unasked {
             *self = NodeName::Asked;
@@ -119,40 +120,40 @@ impl NodeName {
     }
 }
 
-/// What features keep of a link.
+/// State of features in a link.
 #[derive(Debug, Default)]
 pub(crate) struct LinkFeatures {
-    /// Scripts that this connection brought to its node.
+    /// Scripts that this connection has loaded on its node.
     pub loaded: Loaded,
-    /// Which client holds it, if it is held.
+    /// The client that holds the link, if any.
     pub held_by: Option<ConnId>,
-    /// In a cluster, the slot of keys that are watched on it, if it is held.
+    /// In a cluster, the slot of the keys that are watched on a held link.
     pub watched_slot: Option<u16>,
-    /// Its node has lost keys since it is held: what is asked to be watched there now may be elsewhere.
+    /// Whether the node has lost keys since the link is held. Keys of a new WATCH may then be elsewhere.
     pub has_lost_keys: bool,
-    /// Which number the node gave to this connection.
+    /// The node's number for this connection.
     pub name: NodeName,
-    /// Whether its node knows WAITAOF; `None` as long as it has not said so. See [`crate::held::acknowledged`].
+    /// Whether the node knows WAITAOF; `None` if unknown. See [`crate::held::acknowledged`].
     pub knows_waitaof: Option<bool>,
-    /// CLIENT UNBLOCK may yet come for who waits here: another client must not get the connection.
+    /// Whether a CLIENT UNBLOCK for the waiting client may still arrive. Another client must not get the link then.
     pub is_sought: bool,
-    /// It is not any more what its profile wants.
+    /// Whether the state of the connection differs from its profile.
     pub is_altered: bool,
-    /// CLIENT UNBLOCK of ours may yet come, until the node has said what came of it.
+    /// Whether a CLIENT UNBLOCK of ours may still arrive, because the node has not answered it.
     pub is_unblocked: bool,
 }
 
 /// Our state for one client connection.
 pub(crate) type Session = session::Session<Features>;
-/// Whom a place waits for.
+/// The source of the reply for a place.
 pub(crate) type Owed = replies::Owed<TaskId>;
 
-/// What makes a reply of what nodes answer.
+/// The task that makes one reply of the replies of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskId {
-    /// One node, and if it misses a script, the request goes once more.
+    /// One node. If it lacks a script, the request is sent once more.
     Repeat(Id),
-    /// The nodes of a SCAN, one after the other.
+    /// The nodes of a SCAN, one after another.
     Scan(Id),
     /// The nodes of a merge.
     Merge(Id),
@@ -162,44 +163,44 @@ pub(crate) enum TaskId {
     Emulation(Id),
     /// An XREAD that waits on several shards.
     Fan(Id),
-    /// The nodes of a topic, or those that are to tell of changes.
+    /// The nodes of a topic, or the nodes that must report changes.
     Subscription,
-    /// One node, which counts those who get a message through us in its own way.
+    /// One node, whose number of receivers of a message is corrected for the receivers behind shardis.
     Receivers(Receivers),
     /// One node, which runs a transaction.
     Exec,
-    /// The same, of a transaction that may have to be sent again.
+    /// The same, for a transaction that may have to be sent again.
     Replay(Id),
     /// The nodes of a transaction over several shards.
     Execution(Id),
-    /// The same, with what is added here.
+    /// The same, for a transaction with replies that are made here.
     Mixture(Id),
-    /// One node, which says whether the client is who it says that it is.
+    /// One node, which decides about a login.
     Login(Id),
-    /// One node, which says whether the client may ask what is answered here.
+    /// One node, which decides whether the client may send a request that is answered here.
     Judged(Id),
 }
 
-/// What features keep of a session.
+/// State of features in a session.
 #[derive(Debug)]
 pub(crate) struct SessionFeatures {
-    /// What it asked for last.
+    /// The last command.
     pub last: Number,
-    /// What it asked for and we only remember.
+    /// Settings that shardis only remembers.
     pub wishes: Wishes,
-    /// What it is subscribed to, or sees beside its replies, if anything.
+    /// Subscriptions, and other output beside replies.
     pub subscribed: Option<Box<Subscribed>>,
-    /// As CLIENT SETNAME set it, if it did.
+    /// The name set by CLIENT SETNAME.
     pub name: Option<Box<Name>>,
-    /// Who it is.
+    /// The client's identity.
     pub login: Login,
-    /// The log was told that a request of it was refused with CROSSSLOT.
+    /// Whether the log has reported a CROSSSLOT error of this client.
     pub is_cross_slot_told: bool,
     /// Whether keys are watched for it.
     pub watch: Watch,
-    /// What it has begun with MULTI.
+    /// The transaction since MULTI.
     pub transaction: Option<Box<Transaction>>,
-    /// What concerns its reads, if they may go to replicas.
+    /// State of reads, if they may go to replicas.
     pub reads: Option<Box<Reads>>,
 }
 
@@ -219,7 +220,7 @@ impl Default for SessionFeatures {
     }
 }
 
-/// What a client asked for that changes nothing here; CLIENT LIST shows it.
+/// Settings of a client that change nothing here. CLIENT LIST shows them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Wishes {
     /// READONLY.
@@ -238,18 +239,18 @@ pub(crate) struct Name {
 }
 
 impl SessionFeatures {
-    /// As CLIENT SETNAME set it; empty if it did not.
+    /// The name set by CLIENT SETNAME; empty if there is none.
     pub(crate) fn name(&self) -> &[u8] {
         self.name.as_ref().map_or(&[], |name| &name.text)
     }
 
-    /// Bytes of what the client leaves behind that is its own: its name, and what it has said of keys that it tracks.
+    /// Bytes that the client leaves behind and that belong to it: its name, and its keys for tracking.
     pub(crate) fn left_bytes(&self) -> usize {
         let name = self.name.as_ref().map_or(0, |name| name.charge.bytes());
         name + self.tracking().map_or(0, |tracking| tracking.charge.bytes())
     }
 
-    /// The same as [`SessionFeatures::left_bytes`], added up anew.
+    /// The same as [`SessionFeatures::left_bytes`], summed up anew.
     pub(crate) fn add_up_left(&self) -> usize {
         self.name().len() + self.tracking().map_or(0, Tracking::held_bytes)
     }
@@ -267,8 +268,8 @@ mod tests {
 
     #[test]
     fn an_idle_session_is_small() {
-        // A look into a box would cost each request more than these few bytes more cost an idle client. Eight of them are
-        // for the generation of its profile, and eight for keys that are watched on several shards.
+        // A box would cost each request one more look-up, and these few bytes cost an idle client little. Eight of them
+        // are for the generation of its profile, and eight for keys that are watched on several shards.
         assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
         assert_eq!(Replies::<TaskId>::PLACE_BYTES, 32);
     }

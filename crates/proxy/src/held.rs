@@ -1,4 +1,4 @@
-//! Connections that a client holds alone: while it watches keys for its transaction, and while it waits for an element.
+//! Held links, which one client uses alone: while it watches keys for a transaction, and while it waits for an element.
 //!
 //! ```text
 //!   WATCH ─► watching ── EXEC ──► the transaction goes out on it ── its reply ─┐
@@ -7,19 +7,19 @@
 //!               └── the client leaves ──► closed at once
 //! ```
 //!
-//! What goes over such a connection must neither overtake the client's other requests nor be overtaken by them. So it is
-//! sent when all earlier ones were answered, and nothing behind it is read before it was answered itself.
+//! A request on a held link must neither overtake the client's other requests nor be overtaken by them. Two connections
+//! have no order between them. So the request is sent once all earlier ones are answered, and later ones are read once
+//! it is answered. The worker still reads from a client that waits, so that it sees the client's end.
 //!
-//! A connection whose client leaves while it waits is closed at once and not used again: an element that comes then must
-//! stay where it is. If a connection that watches is lost, nobody knows whether the keys have changed: EXEC is answered
-//! as if they had.
+//! If the client leaves while it waits, the link is closed at once and not used again: a late element must stay at its
+//! node. If a link with watched keys is lost, the keys may have changed: EXEC is answered as if they had.
 //!
-//! Two connections have no order among them; that is the reason for both waits. A client that waits is still read from, so that its end
-//! is seen. A link goes to the next client only when all on it was answered, with `UNWATCH` where keys may still be watched.
+//! A link goes to the next client only after all its requests are answered, with `UNWATCH` where keys may still be
+//! watched.
 //!
-//! `CLIENT UNBLOCK` finds the client's worker by mail, and asks its node by the number that the node gave to the connection. The
-//! waiting request is answered over that connection, so that an element that came at the same moment is not lost. The connection is
-//! closed afterwards: CLIENT UNBLOCK might come late and would meet another client.
+//! `CLIENT UNBLOCK` reaches the client's worker by mail. The worker asks the node by the node's number for the
+//! connection. The node answers the waiting request over that connection, so an element that comes at the same moment
+//! is not lost. The connection is closed afterwards, since a late CLIENT UNBLOCK would meet another client.
 
 pub(crate) mod acknowledged;
 pub(crate) mod entries;
@@ -49,7 +49,7 @@ const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
 const UNWATCH: &[u8] = b"*1\r\n$7\r\nUNWATCH\r\n";
 
 impl Fans {
-    /// Sends a request that a node has declined again, to the node `id`, over another connection for the session alone.
+    /// Sends a declined request again to the node `id`, over another link for the session alone.
     pub(crate) fn hold_again(
         &mut self,
         cx: &mut Context,
@@ -70,7 +70,7 @@ impl Fans {
         let request = if watches { request.into() } else { cx.shortened(request, ticket.deadline) };
         cx.enqueue_again(ix, asks, &request, ticket);
         match ticket.owner {
-            // The whole of which it is a part has its barrier.
+            // The whole request has a barrier already.
             Owner::Task(TaskKind::Fan) => self.note_part_sent(ticket.conn, ticket.part, ix),
             _ => session.hold.add(Reason::Order),
         }
@@ -82,7 +82,7 @@ impl Fans {
     }
 }
 
-/// Whether a request that must go by itself may be sent now. If not, it is read again when it may.
+/// Whether a request that must run alone may be sent now. If not, it is read again later.
 pub(crate) fn is_alone(session: &mut Session) -> bool {
     if session.replies.is_pending() {
         debug_assert_eq!(session.pinning, Pinning::No, "who is pinned has one request pending at most");
@@ -91,7 +91,7 @@ pub(crate) fn is_alone(session: &mut Session) -> bool {
     !session.replies.is_pending()
 }
 
-/// A connection to `shard` for the session alone.
+/// A link to `shard` for the session alone.
 pub(crate) fn hold(cx: &mut Context, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
     if cx.holders.conns >= cx.limits.held_conns_max {
         return Err(cx.engine.not_sent(shard, "too many clients hold a link of their own"));
@@ -113,14 +113,14 @@ fn hold_on(cx: &mut Context, session: &Session, id: NodeId) -> Result<LinkIx, Lo
     Ok(ix)
 }
 
-/// Sends a request on a connection that the session holds. Nothing behind it is read before it was answered.
+/// Sends a request on a link that the session holds. Nothing behind it is read before it is answered.
 pub(crate) fn send_held(cx: &mut Context, session: &mut Session, ix: LinkIx, bytes: &[u8], owed: Owed) {
     let place = session.replies.reserve(owed);
     cx.engine.enqueue_on(ix, bytes, Asked::by_client(session.conn, place));
     session.hold.add(Reason::Order);
 }
 
-/// Sends a request to one shard that may be answered `patience` later than others.
+/// Sends a request to one shard. The reply may come `patience` later than others.
 pub(crate) fn wait_on(
     cx: &mut Context,
     session: &mut Session,
@@ -132,7 +132,7 @@ pub(crate) fn wait_on(
         Ok(node) => node,
         Err(lost) => return cx.refuse(session, &lost.text()),
     };
-    // A permit for large transfers is not for those who wait.
+    // A waiting client must not have a permit for large transfers.
     cx.unpin(session);
     ask_name(cx, node);
     send_held(cx, session, node, bytes, Owed::Node);
@@ -140,15 +140,15 @@ pub(crate) fn wait_on(
     cx.engine.set_deadline(node, cx.engine.now + cx.engine.limits.request_timeout + patience);
 }
 
-/// Asks which number the node gave to the connection. The answer tells how to unblock what is sent behind it, and that
-/// the node has that too, which is in the same write: who sees that a client is blocked may rely on it.
+/// Asks the node for its number of the connection, in one write with the request behind it. The reply tells how to
+/// unblock that request. It also shows that the node has the request: users who see a client blocked rely on it.
 pub(crate) fn ask_name(cx: &mut Context, ix: LinkIx) {
     let asked = Asked { owner: Owner::Task(TaskKind::Name), ..Asked::by_nobody() };
     cx.engine.links[ix].features.name.ask();
     cx.engine.enqueue_on(ix, CLIENT_ID, asked);
 }
 
-/// The session watches no keys any more, and its transaction, if there is one, is not carried out.
+/// Ends the watch of the session's keys. Its transaction, if there is one, is dropped.
 pub(crate) fn end_watch(cx: &mut Context, session: &mut Session) {
     match std::mem::take(&mut session.features.watch) {
         Watch::On(node) => unwatch_on(cx, node),
@@ -157,13 +157,13 @@ pub(crate) fn end_watch(cx: &mut Context, session: &mut Session) {
     }
 }
 
-/// What is watched on the connection is not any more, and nobody holds it.
+/// Ends the watch on the link. No client holds the link any more.
 pub(crate) fn unwatch_on(cx: &mut Context, ix: LinkIx) {
     cx.engine.links[ix].features.held_by = None;
     cx.engine.enqueue_on(ix, UNWATCH, Asked::by_nobody());
 }
 
-/// A client goes: what it holds is closed.
+/// Closes the links that a client holds, since it leaves.
 pub(crate) fn let_holds_go(cx: &mut Context, session: &mut Session) {
     let watching = match std::mem::take(&mut session.features.watch) {
         Watch::Asked(node) | Watch::On(node) | Watch::Ending(node) => Some(node),
@@ -178,7 +178,7 @@ pub(crate) fn let_holds_go(cx: &mut Context, session: &mut Session) {
     cx.pins.doomed.extend(watching.into_iter().chain(waiting));
 }
 
-/// The session waits from now on, or does not any more.
+/// Sets or ends the session's wait.
 pub(crate) fn set_waiting(cx: &mut Context, session: &mut Session, node: Option<LinkIx>) {
     session.wait.on = node;
     if std::mem::take(&mut session.wait.is_seen) {
@@ -187,20 +187,20 @@ pub(crate) fn set_waiting(cx: &mut Context, session: &mut Session, node: Option<
     }
 }
 
-/// The node has the request for whose answer the session waits: from now on all can see that.
+/// Shows that the session waits, since the node has its request.
 pub(crate) fn show_waiting(cx: &mut Context, session: &mut Session) {
     if !std::mem::replace(&mut session.wait.is_seen, true) {
         cx.stats.counters.clients_blocked += 1;
         cx.board.publish_clients(cx.settings.worker, &cx.stats.counters);
     }
     if session.paused {
-        // It was paused when its keys were looked at first. Its end must be seen: else it would take an element.
+        // Reading stopped when its keys were looked at first. Its end must be seen, or it would take an element.
         cx.engine.todo.clients_to_resume.push(session.conn);
     }
 }
 
-/// Lets the client go that waits on the connection `ix`: it is answered as if its time were up. Not if the node has
-/// not yet said how it calls the connection.
+/// Unblocks the client that waits on link `ix`: its request is answered as after a timeout. Does nothing if the node
+/// has not yet told its number for the connection.
 pub(crate) fn end_wait(cx: &mut Context, ix: LinkIx) {
     let link = &mut cx.engine.links[ix];
     let (profile, id) = (link.profile, link.node);
@@ -210,8 +210,8 @@ pub(crate) fn end_wait(cx: &mut Context, ix: LinkIx) {
     }
 }
 
-/// Asks the node `id` to let the client go that waits on the connection which it calls `name`; as whoever is in `profile`,
-/// where the nodes decide who may. False if it cannot be asked.
+/// Asks the node `id` to unblock the client on the connection that the node calls `name`. If the nodes decide about
+/// users, it is asked as the user of `profile`. Returns false if it cannot be asked.
 pub(crate) fn ask_to_unblock(
     cx: &mut Context,
     (profile, id): (ProfileId, NodeId),
@@ -233,8 +233,8 @@ pub(crate) fn ask_to_unblock(
     true
 }
 
-/// The request of `session` on the connection `ix` was answered with `reply`, or is lost. `None` if the session
-/// goes on holding the connection; else whether another client may have it.
+/// Ends the request of `session` on link `ix`, which was answered with `reply`, or lost. `None` if the session goes on
+/// holding the link. Else whether another client may have it.
 pub(crate) fn end_request(
     cx: &mut Context,
     session: &mut Session,
@@ -263,7 +263,7 @@ pub(crate) fn end_request(
         Watch::Asked(held) if held == ix && failed => (Watch::No, Some(true)),
         Watch::Asked(held) if held == ix && has_lost_keys => (Watch::Lost, Some(false)),
         Watch::Asked(held) if held == ix => (Watch::On(ix), None),
-        // An EXEC that was not even discarded has left the keys watched.
+        // Keys stay watched after an EXEC that was not even discarded.
         Watch::Ending(held) if held == ix => {
             let ended = !failed || reply.is_some_and(|reply| reply.starts_with(b"-EXECABORT "));
             (Watch::No, Some(ended))
@@ -274,11 +274,11 @@ pub(crate) fn end_request(
     left
 }
 
-/// Nobody holds the connection `ix` any more: it is the next client's if all on it was answered, and else closed.
+/// Returns a held link. If all its requests are answered, the next client may have it, else it is closed.
 pub(crate) fn return_held(cx: &mut Context, ix: LinkIx) {
     let link = &mut cx.engine.links[ix];
     if link.features.is_unblocked {
-        // Until that was answered.
+        // The link waits for that reply.
         return;
     }
     if !link.is_clean() || link.features.is_sought || link.features.is_altered {
@@ -290,7 +290,7 @@ pub(crate) fn return_held(cx: &mut Context, ix: LinkIx) {
     cx.give_back(ix);
 }
 
-/// The connection `ix`, which one client holds, brought `reply` to `ticket`. Called before it is delivered.
+/// Notes `reply` to `ticket` on the held link `ix`. To be called before delivery.
 pub(crate) fn note_held_reply(
     cx: &mut Context,
     peers: &mut Peers,
@@ -306,7 +306,7 @@ pub(crate) fn note_held_reply(
             Some(false) => return cx.pins.doomed.push(ix),
         }
     }
-    // The answer to UNWATCH is for nobody; but if the node has refused that, keys may still be watched.
+    // Nobody waits for the reply to UNWATCH. But if it is an error, keys may still be watched.
     if cx.engine.links[ix].features.held_by.is_none() {
         cx.engine.links[ix].features.is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
         return_held(cx, ix);

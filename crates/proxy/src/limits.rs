@@ -1,7 +1,8 @@
-//! The named bounds of one worker, and what it is told at start.
+//! The named limits of one worker, and its settings at start.
 //!
-//! A client whose answers the proxy makes itself goes on in the next turn once it has read some, so that others have their share of
-//! this one. Requests that ask all shards or all workers for a list (KEYS, SLOWLOG GET, CLIENT LIST) are carried out one by one.
+//! If the proxy itself makes the replies for a client, the client gets some of them in this turn and continues in the
+//! next. So other clients get their share of this turn. Requests that ask all shards or all workers for a list (KEYS,
+//! SLOWLOG GET, CLIENT LIST) are carried out one by one.
 
 use crate::link::profile::DATABASES_MAX;
 use crate::login::credentials::Credentials;
@@ -16,98 +17,97 @@ use users::Registry;
 /// Every queue, wait and retry of the core has its bound here.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// Those of clients and links, whatever the features.
+    /// Limits of clients and links, whatever the features.
     pub engine: engine::limits::Limits,
-    /// Bytes of all commands of one transaction. The one that does not fit is refused, and EXEC then fails.
+    /// Bytes of all commands of one transaction. A command that does not fit is refused, and EXEC then fails.
     pub transaction_bytes_max: usize,
-    /// Shards, or slots of a cluster, that one transaction may have keys of. The command that names one more is refused, and
+    /// Shards, or slots of a cluster, of the keys of one transaction. A command that names one more is refused, and
     /// EXEC then fails.
     pub transaction_parts_max: usize,
-    /// Shards, or slots of a cluster, of which one client may watch keys: each takes a connection. A WATCH that would need
+    /// Shards, or slots of a cluster, of the keys that one client watches: each takes a link. A WATCH that would need
     /// one more is refused.
     pub watched_parts_max: usize,
-    /// Clients of all workers together. More are told so and closed, with Redis's words.
+    /// Clients of all workers. Further ones get Redis's error and are closed.
     pub clients_max: usize,
-    /// The same as `output_bytes_max` for a client that is subscribed to something: Redis's
-    /// `client-output-buffer-limit pubsub`, hard. One single message may be larger.
+    /// Like `output_bytes_max`, for a client with subscriptions: Redis's hard `client-output-buffer-limit pubsub`. A
+    /// single message may be larger.
     pub subscriber_bytes_max: usize,
-    /// The soft limit: a subscriber for whom more than this has waited for `subscriber_patience` without a pause is
-    /// closed.
+    /// The soft limit: a subscriber with more bytes waiting for all of `subscriber_patience` is closed.
     pub subscriber_bytes_soft: usize,
     /// See `subscriber_bytes_soft`.
     pub subscriber_patience: Duration,
-    /// Bytes that the subscriptions of all clients of one worker are counted for: names, and some hundred bytes for each
-    /// topic and each subscription. Above it no more are taken.
+    /// Bytes for the subscriptions of all clients of one worker: their names, and some hundred bytes for each topic and
+    /// each subscription. Further ones are refused.
     pub subscription_bytes_max: usize,
-    /// Bytes of a pattern by which channels are matched here (PSUBSCRIBE, PUBSUB CHANNELS). A longer one is refused: a
-    /// comparison takes steps by the product of the lengths of pattern and channel.
+    /// Bytes of a pattern that is matched here (PSUBSCRIBE, PUBSUB CHANNELS). A longer one is refused: the steps of a
+    /// comparison grow with the product of the lengths of pattern and channel.
     pub pattern_bytes_max: usize,
-    /// Bytes that keys which clients have read that track (CLIENT TRACKING), of one worker, are counted for. Above it some
-    /// are forgotten, and the clients are told as if they had changed.
+    /// Bytes for the keys that the clients of one worker track (CLIENT TRACKING). Above it, some keys are dropped, and
+    /// their clients are notified as if the keys had changed.
     pub tracked_bytes_max: usize,
-    /// Bytes of the beginnings of keys that one client names with CLIENT TRACKING … PREFIX. With more, it is refused.
+    /// Bytes of the prefixes that one client names with CLIENT TRACKING … PREFIX. With more, it is refused.
     pub prefix_bytes_max: usize,
-    /// Bytes of all scripts that a process keeps, and of all libraries of functions. The oldest scripts go first; a library that
-    /// does not fit is not kept: a node that loses it is not given it again.
+    /// Bytes of all scripts that a process keeps, and of all libraries of functions. The oldest scripts are dropped
+    /// first. A library that does not fit is not kept, and not restored on a node that loses it.
     pub script_bytes_max: usize,
-    /// Bytes of the names and rules of all users. An ACL SETUSER that makes them more is refused. An ACL file may have more.
+    /// Bytes of the names and rules of all users. An ACL SETUSER beyond it is refused. An ACL file may have more.
     pub user_bytes_max: usize,
-    /// Questions that wait for other workers, for all nodes or for time (CLIENT LIST, INFO, WAIT), of all clients of one
-    /// worker. Above it such requests are refused at once.
+    /// Inquiries of all clients of one worker that wait for other workers, for all nodes or for time (CLIENT LIST,
+    /// INFO, WAIT). Further ones are refused at once.
     pub inquiries_max: usize,
-    /// Names or numbers of which one request may ask for more bytes than they have: COMMAND INFO, CLIENT LIST ID. With
-    /// more it is refused.
+    /// Names or numbers in one request whose replies may be larger than themselves: COMMAND INFO, CLIENT LIST ID. With
+    /// more, the request is refused.
     pub names_max: usize,
-    /// Bytes of what is kept of one worker's finished MGETs for the next ones.
+    /// Bytes of buffers of one worker's finished MGETs that are kept for later ones.
     pub spare_values_bytes_max: usize,
-    /// Connections that clients of one worker may hold: while they watch keys, and while they wait for elements. With
-    /// more, such requests are refused at once.
+    /// Links that the clients of one worker may hold while they watch keys or wait for elements. Further such requests
+    /// are refused at once.
     pub held_conns_max: usize,
-    /// The connections of a profile that no client was in for so long are closed.
+    /// Time after which the links of a profile without clients are closed.
     pub profile_idle: Duration,
-    /// Connections of all profiles of a worker but the first: enough for four nodes and 128 databases in both versions of
-    /// the protocol. Requests that would need more are refused at once.
+    /// Links of all profiles of a worker but the first: enough for four nodes and 128 databases in both versions of the
+    /// protocol. Requests that need more are refused at once.
     pub profile_nodes_max: usize,
-    /// Where the nodes decide who clients are: users and passwords that clients of one worker may be logged in by at once.
-    /// Who would be one more is refused.
+    /// With identities from the nodes: users and passwords with which clients of one worker may be logged in at the
+    /// same time. A login beyond it is refused.
     pub identities_max: usize,
-    /// Named nodes are asked for their roles so often.
+    /// Time between two inspections of a node's role.
     pub inspect_every: Duration,
-    /// How often a primary and its replicas are asked how far they are, while somebody reads.
+    /// Time between two questions for the replication offsets of a primary and its replicas, while clients read.
     pub replica_poll_every: Duration,
-    /// The same while somebody waits for a replica to have what he wrote.
+    /// The same while a client waits for its own writes at a replica.
     pub replica_poll_soon: Duration,
-    /// The same while nobody reads.
+    /// The same while no client reads.
     pub replica_poll_idle: Duration,
-    /// A replica that has not answered that, and from which nothing else has come, for so long is not read from.
+    /// Time after which a replica is not read from if it has neither answered this question nor sent anything else.
     pub replica_silence_max: Duration,
-    /// For so long a client reads from the primary what it wrote there, if nodes do not tell how far they are.
+    /// Time for which a client reads its own writes from the primary, if nodes do not tell their offsets.
     pub own_write_patience: Duration,
-    /// So long it takes until a node that comes back has its share again: of the keys, if it was left out; of reads, if it is
-    /// a replica that was lost. None: it has it at once.
+    /// Time until a node that comes back has its share again: of keys after an ejection, or of reads after a replica
+    /// was lost. Zero: at once.
     pub slow_start: Duration,
-    /// Idle clients are closed after this; zero for never. Redis's `timeout`.
+    /// Time after which idle clients are closed; zero for never. Redis's `timeout`.
     pub idle_timeout: Duration,
-    /// Bytes of values that one command over several shards may gather, both by the nodes' estimate (MEMORY USAGE) and as
-    /// they come. Above it the command is refused. It bounds how long a worker's other clients wait for it.
+    /// Bytes of values that one command over several shards may gather, both by the nodes' estimate (MEMORY USAGE) and
+    /// as they come. Above it, the command is refused. This bounds how long the worker's other clients wait for it.
     pub cross_shard_bytes_max: usize,
-    /// Keys of one command over several shards whose values are gathered. With more it is refused. Each of them is two
-    /// requests at once to one node, which takes [`engine::limits::Limits::in_flight_max`] of all clients.
+    /// Keys whose values one command over several shards may gather. With more, it is refused. Each key takes two
+    /// requests in flight to one node, which takes [`engine::limits::Limits::in_flight_max`] of all clients.
     pub cross_shard_keys_max: usize,
-    /// Commands learnt from nodes that are remembered.
+    /// Commands that are remembered after a node has described them.
     pub learned_max: usize,
-    /// How long a command that no node knows is remembered as such.
+    /// Time for which a command that no node knows is remembered as such.
     pub unknown_for: Duration,
 }
 
 impl Limits {
-    /// These limits for one of `workers` workers of a process that may have `process_bytes` of memory: nothing may be
-    /// held that does not fit. Buffers grow by doubling, so half of the memory is left to them.
+    /// These limits for one of `workers` workers of a process that may use `process_bytes`. Everything that is held
+    /// must fit. Buffers grow by doubling, so half of the memory is left to them.
     pub fn within_memory(self, process_bytes: usize, workers: usize) -> Limits {
         let shared = process_bytes / 32;
         let script_bytes_max = self.script_bytes_max.min(shared);
         let user_bytes_max = self.user_bytes_max.min(shared);
-        // Scripts, libraries of functions, and users are there once for all workers.
+        // Scripts, libraries of functions and users exist once for all workers.
         let shared = PROCESS_BYTES + 2 * script_bytes_max + user_bytes_max;
         let memory = process_bytes.saturating_sub(shared) / workers / 2;
         let limits = self.engine;
@@ -123,7 +123,7 @@ impl Limits {
             large_bytes: limits.large_bytes.min((memory / 128).max(LARGE_BYTES_MIN)),
             pinned_clients_max: limits.pinned_clients_max.min((memory / 4 / PINNED_CLIENT_BYTES).max(1)),
             spare_buffers_max: limits.spare_buffers_max.min(memory / 8 / SPARE_BUFFER_BYTES_MAX),
-            // Buffers have sizes that are powers of two.
+            // The sizes of buffers are powers of two.
             piece_bytes_max: limits
                 .piece_bytes_max
                 .min(1 << (memory / 64).max(SPARE_BUFFER_BYTES_MAX).ilog2()),
@@ -131,7 +131,7 @@ impl Limits {
         };
         Limits {
             engine,
-            // Below what closes the client: it is to hear why.
+            // Below the limit that closes the client, so that the client gets the error.
             transaction_bytes_max: self.transaction_bytes_max.min(memory / 4),
             subscriber_bytes_max: self.subscriber_bytes_max.min(memory / 4),
             subscriber_bytes_soft: self.subscriber_bytes_soft.min(memory / 8),
@@ -147,25 +147,25 @@ impl Limits {
     }
 }
 
-/// What the process needs for itself: 8 to 9 MB are resident once all of its code has run, and the allocator is slow to give
-/// back what it has.
+/// Memory of the process itself. 8 to 9 MB are resident once all of its code has run, and the allocator returns memory
+/// slowly.
 const PROCESS_BYTES: usize = 10 << 20;
-/// What is smaller than this is never treated as large.
+/// A smaller size never counts as large.
 const LARGE_BYTES_MIN: usize = 20 << 10;
-/// What a client with connections of its own holds: a piece from each of some nodes, and one for itself.
+/// Memory of a pinned client: a piece from each of some nodes, and one for itself.
 const PINNED_CLIENT_BYTES: usize = 512 << 10;
-/// Capacity that the scratch space for replies of ours and merged ones keeps.
+/// Capacity that the scratch space for our own and merged replies keeps.
 pub(crate) const SCRATCH_BYTES_KEPT: usize = 256 << 10;
-/// Longer names of clients are refused. A listing of all of them is as large as they are.
+/// A longer client name is refused. A list of all names is as large as they are.
 pub(crate) const CLIENT_NAME_BYTES_MAX: usize = 1024;
 
 impl Default for Limits {
     fn default() -> Self {
         Limits {
             engine: engine::limits::Limits::default(),
-            // A pipeline of a million small commands that a client library wraps up in MULTI and EXEC.
+            // A pipeline of a million small commands that a client library sends between MULTI and EXEC.
             transaction_bytes_max: 64 << 20,
-            // Each is a few µs of a turn in which nobody else is served.
+            // Each takes a few µs of a turn in which no other client is served.
             transaction_parts_max: 4096,
             watched_parts_max: 64,
             clients_max: 10_000,
@@ -179,27 +179,28 @@ impl Default for Limits {
             script_bytes_max: 16 << 20,
             user_bytes_max: 16 << 20,
             inquiries_max: 1 << 16,
-            // Ten times as many commands as there are. Their descriptions are 2 MB and take some milliseconds.
+            // Ten times the number of commands. Their descriptions are 2 MB and take some milliseconds.
             names_max: 4096,
             spare_values_bytes_max: 16 << 20,
-            // A node takes 10,000 clients as Redis comes; four workers and what else they need stay below.
+            // A node accepts 10,000 clients by default. Four workers with all their other links stay below.
             held_conns_max: 2048,
             profile_idle: Duration::from_secs(5),
             profile_nodes_max: 1024,
-            // As many as there may be connections of theirs.
+            // As many as there may be links of such users.
             identities_max: 1024,
             inspect_every: Duration::from_secs(10),
-            // An answer takes a node some 10 µs: for 16 workers this is a fiftieth of its time, and the one below a sixth.
+            // An answer takes a node some 10 µs. For 16 workers this is a fiftieth of its time, with the next value a
+            // sixth.
             replica_poll_every: Duration::from_millis(100),
             replica_poll_soon: Duration::from_millis(10),
             replica_poll_idle: Duration::from_secs(1),
             replica_silence_max: Duration::from_millis(300),
             own_write_patience: Duration::from_secs(1),
-            // A tenth each second: enough to see a node fail again, and what is behind a cache is asked for a tenth of what
-            // the node misses in the same second.
+            // A tenth each second. This is slow enough to see a node fail again. A database behind a cache gets a tenth
+            // of the requests that miss in the same second.
             slow_start: Duration::from_secs(10),
             idle_timeout: Duration::ZERO,
-            // 70,000 members of sets or half as many of sorted sets, which took 50 ms to 70 ms.
+            // 70,000 members of sets, or half as many of sorted sets. They took 50 to 70 ms.
             cross_shard_bytes_max: 4 << 20,
             cross_shard_keys_max: 4096,
             learned_max: 1024,
@@ -208,40 +209,40 @@ impl Default for Limits {
     }
 }
 
-/// What becomes of a command whose keys live on several shards and that cannot be split.
+/// The treatment of commands that cannot be split and whose keys are on several shards.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CrossShard {
-    /// It is refused, as Redis Cluster does.
+    /// The command is refused, as by Redis Cluster.
     #[default]
     Refuse,
-    /// Its values are gathered and what comes of them is written, where there is a way; not atomic.
+    /// Values are gathered and results written, where there is a plan for the command. Not atomic.
     Emulate,
 }
 
-/// Where the keys of one transaction may be.
+/// The keys that one transaction may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transactions {
-    /// On one shard, in a cluster in one slot: it is atomic.
+    /// Keys of one shard, in a cluster of one slot. The transaction is atomic.
     #[default]
     OneShard,
-    /// Anywhere: each shard gets a transaction of its own, which is atomic, and the whole is not.
+    /// Any keys. Each shard gets a transaction of its own, which is atomic; the whole is not.
     PerShard,
 }
 
-/// Who decides who a client is and what it may do.
+/// The authority for identities and permissions of clients.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Authority {
     /// The proxy, by [`Settings::registry`].
     #[default]
     Proxy,
-    /// The nodes: what a client says in AUTH is said to them, and its requests go over connections of its own user.
+    /// The nodes: they get the client's AUTH, and its requests use links of its own user.
     Nodes,
 }
 
-/// What INFO says of the process.
+/// Facts about the process for INFO.
 #[derive(Clone, Debug, Default)]
 pub struct Process {
-    /// Its number.
+    /// The number of the process.
     pub id: u32,
     /// The program's file.
     pub executable: Arc<str>,
@@ -249,52 +250,53 @@ pub struct Process {
     pub config_file: Arc<str>,
 }
 
-/// What one worker's core is told at start beside its limits and topology.
+/// Settings of one worker's core at start, beside its limits and topology.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Which worker this is, from 0.
+    /// The number of this worker, from 0.
     pub worker: usize,
-    /// How many there are. Client ids are unique over all of them.
+    /// The number of workers. Client ids are unique among all of them.
     pub workers: usize,
-    /// Decides jitter and RANDOMKEY.
+    /// The seed for jitter and RANDOMKEY.
     pub seed: u64,
-    /// Decides the run id; the same for all workers of a process.
+    /// The seed of the run id, which all workers of a process share.
     pub process_seed: u64,
     /// Microseconds from 1970 to `Instant::ZERO`.
     pub unix_epoch_us: u64,
-    /// What INFO says of the process.
+    /// Facts about the process for INFO.
     pub process: Process,
     /// Port of the listener, for INFO and CONFIG GET; 0 if it has none.
     pub port: u16,
-    /// How many databases clients may choose from, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
+    /// Number of databases, up to [`Settings::DATABASES_MAX`]. Nodes must have as many.
     pub databases: u16,
-    /// Whether clients may change the nodes: CONFIG SET, DEBUG, and what else the command table lets through then.
+    /// Whether clients may change the nodes: CONFIG SET, DEBUG, and further commands that the command table then
+    /// permits.
     pub allow_admin: bool,
-    /// See there.
+    /// See [`CrossShard`].
     pub cross_shard: CrossShard,
-    /// Runs commands over values that were gathered from several shards. Without one, such commands are refused, and their
-    /// arguments are not checked.
+    /// Runs commands on values that were gathered from several shards. Without one, such commands are refused, and
+    /// their arguments are not checked.
     pub evaluator: Option<NewEvaluator>,
-    /// See there.
+    /// See [`Transactions`].
     pub transactions: Transactions,
-    /// Where reads go.
+    /// The policy for reads.
     pub reading: Reading,
-    /// When a node that fails is left out, so that its keys go to others.
+    /// The rule for the ejection of nodes that fail; `None` for no ejection.
     pub ejecting: Option<Ejecting>,
-    /// See there.
+    /// See [`Authority`].
     pub authority: Authority,
-    /// Whether nodes that are named are asked what they are: see `link/inspection.rs`.
+    /// Whether named nodes are inspected: see `link/inspection.rs`.
     pub inspects_nodes: bool,
-    /// Whether clients from other machines are denied as long as user default has no password, as by Redis.
+    /// Whether clients from other machines are refused while the default user has no password, as by Redis.
     pub protected_mode: bool,
-    /// Who may do what; the same for all workers of a process.
+    /// Users and their permissions, which all workers of a process share.
     pub registry: Arc<Registry>,
-    /// Who we are to the nodes.
+    /// Our credentials at the nodes.
     pub credentials: Credentials,
 }
 
 impl Settings {
-    /// More databases cannot be had: there is a number for the connections of each.
+    /// The limit of databases: the links of each need a profile number.
     pub const DATABASES_MAX: u16 = DATABASES_MAX;
 }
 

@@ -1,4 +1,4 @@
-//! What the proxy does with its links to nodes: profiles, connections of one client, what nodes must show.
+//! The proxy's use of its links to nodes: profiles, pinned links, and proofs that nodes must give.
 
 pub(crate) mod inspected;
 pub(crate) mod inspection;

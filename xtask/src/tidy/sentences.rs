@@ -16,13 +16,7 @@ use super::source::Source;
 #[rustfmt::skip]
 const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/core",
-    "crates/proxy/src/errors",
-    "crates/proxy/src/event",
-    "crates/proxy/src/features",
-    "crates/proxy/src/held",
     "crates/proxy/src/lib",
-    "crates/proxy/src/limits",
-    "crates/proxy/src/link",
     "crates/proxy/src/local",
     "crates/proxy/src/login",
     "crates/proxy/src/memory",

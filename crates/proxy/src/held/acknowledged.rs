@@ -1,4 +1,4 @@
-//! WAIT and WAITAOF: how many replicas have what a client wrote.
+//! WAIT and WAITAOF: the number of replicas that have the client's writes.
 //!
 //! ```text
 //!                ┌─► shard 0: CLIENT ID, WAIT 1 100 ─► :1 ─┐
@@ -6,18 +6,20 @@
 //!                └─► shard 2: CLIENT ID, WAIT 1 100 ─► :1 ─┘
 //! ```
 //!
-//! A node answers for what its own connection wrote: for all that it had done when that connection last wrote something. So
-//! each connection that the client holds for this ([`crate::held::fan`]) is made to count as one that has written a moment ago. That
-//! is all that the node had done by then, and with it all that the client was answered there: nothing of it is in flight
-//! when WAIT goes out. Nobody notes where a client has written, so all shards are asked. Both can only make the number
-//! smaller.
+//! A node answers WAIT for the offset at the last write of the same connection. So each link that the client holds for
+//! this ([`crate::held::fan`]) must count as one that has just written. Its offset then includes all that the node has
+//! done so far. This includes all requests that the client was answered there, since none of them is in flight when
+//! WAIT goes out.
 //!
-//! Up to Redis 7.0, whatever a connection does counts as a write: the CLIENT ID ahead is enough. Nodes that know WAITAOF
-//! (Redis 7.2, Valkey) count what went on to replicas (`call` in server.c of Redis 7.4). The one request that does, for every
-//! node of a cluster too, and changes nothing is to add no functions to those that there are.
+//! shardis does not record where a client has written, so it asks all shards. Both can only make the number smaller.
 //!
-//! A client of one Redis that dies or is replaced notices: it loses its connection, and must ask itself what became of its
-//! writes. Here it does not, and the node that answers next may never have seen them. So it is told once, by an error.
+//! Up to Redis 7.0, every command of a connection counts as a write: the preceding CLIENT ID suffices. Nodes that know
+//! WAITAOF (Redis 7.2, Valkey) count only commands that are replicated (`call` in server.c of Redis 7.4). One request
+//! is replicated by every node, also in a cluster, and changes nothing: to add no functions to the existing ones.
+//!
+//! A client of a single Redis notices when its node dies or is replaced: it loses its connection and must check its
+//! writes. Behind shardis it keeps its connection, and the next node that answers may never have seen the writes. So
+//! the client gets one error.
 
 use crate::context::Context;
 use crate::errors;
@@ -32,20 +34,20 @@ use stdx::{Id, append};
 use topology::Address;
 
 const ABOUT_WAITAOF: &[u8] = b"*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$7\r\nWAITAOF\r\n";
-/// FUNCTION RESTORE of what FUNCTION DUMP of Redis 7.0 gives where there are no functions.
+/// FUNCTION RESTORE of the output of FUNCTION DUMP of Redis 7.0 without functions.
 pub(crate) const MARK: &[u8] = b"*4\r\n$8\r\nFUNCTION\r\n$7\r\nRESTORE\r\n$10\r\n\x0a\0\x5d\x9b\x5c\x40\x0f\x7f\xa2\xda\r\n$6\r\nAPPEND\r\n";
 
-/// The least that nodes have said.
+/// The least numbers of all nodes so far.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Acknowledged {
-    /// WAIT's number, or WAITAOF's two; none before a node has said any.
+    /// WAIT's number, or WAITAOF's two; empty before the first reply.
     least: Vec<i64>,
-    /// They come as an array.
+    /// Whether the numbers come as an array.
     is_array: bool,
 }
 
 impl Acknowledged {
-    /// Takes in what a node has said. `None` if it is not of the kind that others have said.
+    /// Takes a node's reply. `None` if it differs in kind from earlier ones.
     pub(crate) fn absorb(&mut self, reply: &[u8]) -> Option<()> {
         let (numbers, is_array): (Vec<i64>, bool) = match as_integer(reply) {
             Some(number) => (vec![number], false),
@@ -62,7 +64,7 @@ impl Acknowledged {
         Some(())
     }
 
-    /// Appends it. `None` if no node has said anything.
+    /// Appends the numbers. `None` if no node has answered.
     pub(crate) fn write(&self, out: &mut Vec<u8>) -> Option<()> {
         if self.is_array {
             encode::array_header(out, self.least.len());
@@ -73,7 +75,7 @@ impl Acknowledged {
 }
 
 impl Fans {
-    /// Sends WAIT or WAITAOF to all shards; they may answer `patience` later than to other requests.
+    /// Sends WAIT or WAITAOF to all shards. Their replies may come `patience` later than others.
     pub(crate) fn wait_for_replicas(
         &mut self,
         cx: &mut Context,
@@ -90,7 +92,7 @@ impl Fans {
         self.wait_on_several(cx, session, &shards, answers, patience, |out, _| append(out, request.bytes));
     }
 
-    /// The connection `ix` counts as one that has written, or not: then what WAIT says there means nothing.
+    /// Notes whether link `ix` counts as one that has written. If not, WAIT's number there means nothing.
     pub(crate) fn note_mark(&mut self, cx: &mut Context, ix: LinkIx, fan: Id, reply: &[u8]) {
         if is_error(reply) && cx.engine.links[ix].features.knows_waitaof != Some(false) {
             let text = String::from_utf8_lossy(reply);
@@ -99,7 +101,7 @@ impl Fans {
     }
 }
 
-/// Has the connection `ix` count as one that has written, if CLIENT ID is not or perhaps not enough for that.
+/// Has link `ix` count as one that has written, unless CLIENT ID certainly suffices.
 pub(crate) fn ask_mark(cx: &mut Context, ix: LinkIx, fan: Id, part: u32) {
     let link = &mut cx.engine.links[ix];
     if matches!(cx.engine.topology.node(link.node).address, Address::Embedded(_)) {
@@ -114,7 +116,7 @@ pub(crate) fn ask_mark(cx: &mut Context, ix: LinkIx, fan: Id, part: u32) {
     cx.engine.enqueue_on(ix, MARK, asked(Owner::Task(TaskKind::Mark)));
 }
 
-/// The node at the end of the connection `ix` has said whether it knows WAITAOF, or that it cannot tell now.
+/// Notes whether the node of link `ix` knows WAITAOF, or cannot tell now.
 pub(crate) fn note_waitaof(cx: &mut Context, ix: LinkIx, reply: &[u8]) {
     let knows = elements(reply).and_then(|mut entries| entries.next()).and_then(elements).is_some();
     cx.engine.links[ix].features.knows_waitaof = (!is_error(reply)).then_some(knows);
@@ -135,13 +137,13 @@ mod tests {
     }
 
     #[test]
-    fn of_each_number_the_least_counts() {
+    fn the_least_of_each_number_counts() {
         assert_eq!(least(&[":2|", ":1|", ":3|"]).as_deref(), Some(":1|"));
         assert_eq!(least(&["*2|:1|:2|", "*2|:0|:3|"]).as_deref(), Some("*2|:0|:2|"));
     }
 
     #[test]
-    fn what_is_no_number_or_not_what_others_said_is_not_taken() {
+    fn replies_of_a_different_kind_are_not_taken() {
         for replies in
             [&[":1|", "+OK|"][..], &[":1|", "*1|:1|"], &["*2|:1|:1|", "*1|:1|"], &["*1|$1|1|"], &[]]
         {

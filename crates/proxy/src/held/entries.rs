@@ -1,21 +1,21 @@
-//! What an XREAD over several shards has been answered.
+//! The replies to an XREAD over several shards.
 
 use crate::requests::route::Keys;
 use resp::reply::{as_bulk, elements, first_len, is_null};
 use resp::{Request, encode};
 use stdx::append;
 
-/// What several shards have read, as it comes.
+/// Entries of several shards, as they come.
 #[derive(Debug)]
 pub(crate) struct Streams {
-    /// The streams in the order of the request: which part each belongs to, and its key.
+    /// The streams in the order of the request: the part of each, and its key.
     pub keys: Vec<(u32, Box<[u8]>)>,
-    /// What each part has read: names and entries, as they came.
+    /// Names and entries of each part, as they came.
     pub parts: Vec<Vec<u8>>,
 }
 
 impl Streams {
-    /// Those of `request`, of which nothing was read yet.
+    /// The streams of `request`, before any reply.
     pub(crate) fn new(request: &Request<'_>, keys: &Keys) -> Streams {
         let names = keys.positions.iter().map(|&position| request.arg(position).into());
         Streams {
@@ -24,7 +24,7 @@ impl Streams {
         }
     }
 
-    /// Takes in the reply of `part`. `None` if it is not one to XREAD.
+    /// Takes the reply of `part`. `None` if it is not a reply to XREAD.
     pub(crate) fn absorb(&mut self, part: u32, reply: &[u8]) -> Option<()> {
         if !is_null(reply) {
             append(&mut self.parts[part as usize], elements(reply)?.rest());
@@ -32,18 +32,18 @@ impl Streams {
         Some(())
     }
 
-    /// Whether any part has read something.
+    /// Whether any part has entries.
     pub(crate) fn has_any(&self) -> bool {
         self.parts.iter().any(|part| !part.is_empty())
     }
 
-    /// Bytes that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         let names: usize = self.keys.iter().map(|(_, key)| key.len()).sum();
         names + self.parts.iter().map(Vec::len).sum::<usize>()
     }
 
-    /// Appends what was read, in the order of the request's keys. `None` if a part has read what it was not asked for.
+    /// Appends the entries in the order of the request's keys. `None` if a part has returned other streams.
     pub(crate) fn write(&self, out: &mut Vec<u8>, resp3: bool) -> Option<()> {
         let mut rests: Vec<&[u8]> = self.parts.iter().map(Vec::as_slice).collect();
         let mut read = Vec::new();
@@ -70,7 +70,7 @@ impl Streams {
     }
 }
 
-/// The length of a name and what stands behind it.
+/// The length of a stream's name and entries.
 pub(crate) fn pair_len(values: &[u8]) -> usize {
     let name = first_len(values);
     name + first_len(&values[name..])

@@ -4,22 +4,21 @@
 //!                 ┌─► shard 0: XREAD BLOCK 0 STREAMS a $ ── entries ─────────────────────┐
 //!   session ─► fan┼─► shard 1: XREAD BLOCK 0 STREAMS b $ ─┐                              ├─► the client's place
 //!                 └─► shard 2: XREAD BLOCK 0 STREAMS c $ ─┴─ CLIENT UNBLOCK ── nothing, ─┘
-//!                                                           or what came meanwhile
+//!                                                           or entries that came meanwhile
 //! ```
 //!
-//! The client holds a connection to each shard ([`crate::held`]). As soon as one of them has entries, the others are let
-//! go, and the client gets what all have answered: so nothing that a shard has given is kept from it, also not with `$`,
-//! which each shard resolves once, when it begins to wait. A shard that does not let go in time is not waited for: XREAD
-//! takes nothing, so what it would have said is still there. For replicas ([`crate::held::acknowledged`]) all shards are waited
-//! for, and each must have said something.
+//! The client holds a link to each shard ([`crate::held`]). As soon as one shard has entries, the others are unblocked,
+//! and the client gets the entries of all. So the client gets all entries that a shard has returned, also with `$`,
+//! which each shard resolves once, when it begins to wait.
 //!
-//! A part that its node declines goes over another connection to where its keys are ([`crate::redirect`]). One that is to
-//! count replicas does not: what another node says is not about what the client wrote to the first.
+//! The fan does not wait for a shard that does not end in time: XREAD removes nothing, so its entries are still there.
+//! For replicas ([`crate::held::acknowledged`]), all shards must answer.
 //!
-//! A connection goes to the next client when both its part and CLIENT UNBLOCK were answered: else the latter might yet
-//! come and meet that client.
+//! A part that its node declines goes over another link to the node of its keys ([`crate::redirect`]). A part that
+//! counts replicas does not, because another node knows nothing of the client's writes to the first.
 //!
-//! Nothing is lost to a shard that does not answer in time. What a shard has given is always told, so `$` means what it means in Redis.
+//! A link goes to the next client when both its part and CLIENT UNBLOCK are answered. Otherwise a late CLIENT UNBLOCK
+//! would meet that client.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -45,37 +44,38 @@ use topology::ShardId;
 #[derive(Debug)]
 pub(crate) struct Fan {
     conn: ConnId,
-    /// In the client's order.
+    /// The place in the client's order.
     place: u32,
     resp3: bool,
-    /// What was asked, and when, for the statistics.
+    /// The command and the instant of the request, for the statistics.
     command: Number,
     asked_us: u32,
     parts: Vec<Part>,
-    /// The parts are being let go.
+    /// Whether the parts are being unblocked.
     is_ending: bool,
     answers: Answers,
     /// A node's error.
     error: Option<Vec<u8>>,
-    /// What is told if the answers do not suffice.
+    /// The error for insufficient answers.
     failure: Option<Vec<u8>>,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     counted_bytes: usize,
 }
 
-/// How far a part is.
+/// The state of a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// It waits on this connection. `is_seen`: its node has shown that it has it; only then CLIENT UNBLOCK comes behind it.
+    /// The part waits on this link. Once `is_seen`, its node has shown that it has the part. CLIENT UNBLOCK is sent
+    /// only then.
     Waits { link: LinkIx, is_seen: bool },
-    /// Its node has declined it, and it was not sent again yet.
+    /// The node has declined the part, and the part was not sent again yet.
     Parked,
-    /// It was answered, or will not be.
+    /// The part was answered, or will not be.
     Ended,
 }
 
 impl Part {
-    /// The connection on which it waits.
+    /// The link on which the part waits.
     fn link(self) -> Option<LinkIx> {
         match self {
             Part::Waits { link, .. } => Some(link),
@@ -84,17 +84,17 @@ impl Part {
     }
 }
 
-/// What the parts have answered so far.
+/// The replies of parts so far.
 #[derive(Debug)]
 pub(crate) enum Answers {
     /// Entries.
     Streams(Streams),
-    /// How many replicas.
+    /// Numbers of replicas.
     Replicas(Acknowledged),
 }
 
 impl Answers {
-    /// Takes in the reply of `part`. `None` if it does not fit.
+    /// Takes the reply of `part`. `None` if it does not fit.
     fn absorb(&mut self, part: u32, reply: &[u8]) -> Option<()> {
         match self {
             Answers::Streams(streams) => streams.absorb(part, reply),
@@ -102,17 +102,17 @@ impl Answers {
         }
     }
 
-    /// Whether they are worth a reply before all parts have answered.
+    /// Whether the replies suffice before all parts are answered.
     fn suffice(&self) -> bool {
         matches!(self, Answers::Streams(streams) if streams.has_any())
     }
 
-    /// Whether each node must answer for itself: no other can, and nothing may be missing.
+    /// Whether each node must answer for itself, and no reply may be missing.
     fn are_of_each_node(&self) -> bool {
         matches!(self, Answers::Replicas(_))
     }
 
-    /// Bytes that they hold.
+    /// Memory in use by the replies.
     fn held_bytes(&self) -> usize {
         match self {
             Answers::Streams(streams) => streams.held_bytes(),
@@ -120,7 +120,7 @@ impl Answers {
         }
     }
 
-    /// Appends the reply. `None` if they do not make one.
+    /// Appends the reply. `None` if the replies do not make one.
     fn write(&self, out: &mut Vec<u8>, resp3: bool) -> Option<()> {
         match self {
             Answers::Streams(streams) => streams.write(out, resp3),
@@ -129,22 +129,22 @@ impl Answers {
     }
 }
 
-/// What other shards may have to add to entries is waited for so long: far more than a round trip, and not so long that a shard
-/// that hangs would keep the entries of others back. Where nothing may be missing, each shard has as long as for any request.
+/// Time for entries of other shards. It is far more than a round trip, and so short that a shard without an answer does
+/// not delay the entries of others. Where no reply may be missing, each shard has the time of any request.
 const ENDING: Duration = Duration::from_millis(100);
 
 impl Fan {
-    /// The client that it is for, and the place in its order.
+    /// The client of the fan, and the place in its order.
     pub(crate) fn recipient(&self) -> (ConnId, u32) {
         (self.conn, self.place)
     }
 
-    /// What it was counted for, and what it holds.
+    /// Bytes as counted, and as held now.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.answers.held_bytes())
     }
 
-    /// Takes in what came of `part`. Whether that is a reason to end.
+    /// Takes the outcome of `part`. Returns whether the fan must end.
     fn absorb(&mut self, part: u32, outcome: Outcome<'_>) -> bool {
         let reply = match outcome {
             Outcome::Reply(reply) => reply,
@@ -152,7 +152,7 @@ impl Fan {
                 self.failure.get_or_insert_with(|| errors::reply(&lost.text()));
                 return true;
             }
-            // Another shard has something, and this one was too late.
+            // Another shard has entries, and this one was too late.
             Outcome::Lost(_) if self.is_ending => return true,
             Outcome::Lost(lost) => {
                 self.failure = Some(errors::reply(&lost.of_gathering().text()));
@@ -169,8 +169,8 @@ impl Fan {
         self.error.is_some() || self.failure.is_some() || self.answers.suffice()
     }
 
-    /// The reply, once all parts have ended. What was read is told before what went wrong with other parts, but not in
-    /// place of an error: then the request was wrong.
+    /// Writes the reply once all parts have ended. Entries take precedence over lost parts. An error takes precedence
+    /// over entries, since the request was then wrong.
     fn write(&self, out: &mut Vec<u8>) {
         match (&self.error, &self.failure) {
             (Some(error), _) => out.extend_from_slice(error),
@@ -180,12 +180,12 @@ impl Fan {
         }
     }
 
-    /// Whether its answer depends on what each shard says yet.
+    /// Whether the reply still depends on every shard.
     fn needs_all(&self) -> bool {
         self.answers.are_of_each_node() && self.error.is_none() && self.failure.is_none()
     }
 
-    /// The first connection on which a part waits.
+    /// The first link on which a part waits.
     fn first_node(&self) -> Option<LinkIx> {
         self.parts.iter().find_map(|part| part.link())
     }
@@ -198,8 +198,8 @@ pub(crate) struct Fans {
 }
 
 impl Fans {
-    /// Sends each of `shards` its part, which `write_part` appends; it may be answered `patience` later than other
-    /// requests. If a shard is down, nothing is sent.
+    /// Sends each of `shards` its part, which `write_part` appends. Replies may come `patience` later than others. If a
+    /// shard is down, no part is sent.
     pub(crate) fn wait_on_several(
         &mut self,
         cx: &mut Context,
@@ -214,7 +214,7 @@ impl Fans {
             Err(lost) => return cx.refuse(session, &lost.text()),
         };
         let needs_marks = answers.are_of_each_node();
-        // As for one who waits on one shard.
+        // As for a client that waits on one shard.
         cx.unpin(session);
         let id = self.slab.insert(Fan {
             conn: session.conn,
@@ -255,7 +255,7 @@ impl Fans {
         }
     }
 
-    /// The node at the end of the connection `at` has its part of `session`'s request.
+    /// Notes that the node of link `at` has its part of `session`'s request.
     pub(crate) fn note_part_waits(&mut self, cx: &mut Context, session: &mut Session, id: Id, at: LinkIx) {
         let Some(fan) = self.slab.get_mut(id) else { return };
         for part in &mut fan.parts {
@@ -273,32 +273,32 @@ impl Fans {
         }
     }
 
-    /// Whether another node cannot answer for the one that was asked.
+    /// Whether no other node can answer for a node of the fan.
     pub(crate) fn needs_each_node(&self, id: Id) -> bool {
         self.slab.get(id).is_some_and(|fan| fan.answers.are_of_each_node())
     }
 
-    /// The client whose request is to be sent again to another node, as far as `part` is concerned.
+    /// The client whose request has `part`, which is to be sent again to another node.
     pub(crate) fn client_of_parked(&self, id: Id, part: u32) -> Option<ConnId> {
         let fan = self.slab.get(id)?;
         (fan.parts[part as usize] == Part::Parked && !fan.is_ending).then_some(fan.conn)
     }
 
-    /// The part was sent again, on the connection `ix`.
+    /// Notes that the part was sent again, on link `ix`.
     pub(crate) fn note_part_sent(&mut self, id: Id, part: u32, ix: LinkIx) {
         if let Some(fan) = self.slab.get_mut(id) {
             fan.parts[part as usize] = Part::Waits { link: ix, is_seen: false };
         }
     }
 
-    /// The client has gone: what it held is closed, and nothing else can come of it.
+    /// Ends the fan of a client that has gone. Its links are closed.
     pub(crate) fn leave_fan(&mut self, cx: &mut Context, id: Id) {
         let Some(mut fan) = self.slab.remove(id) else { return };
         cx.engine.memory.recount(&mut fan.counted_bytes, 0);
         cx.pins.doomed.extend(fan.parts.into_iter().filter_map(Part::link));
     }
 
-    /// No answer can be told any more, but `error`.
+    /// Has the fan answer `error`, since a correct reply is no longer possible.
     pub(crate) fn fail_fan(&mut self, cx: &mut Context, id: Id, error: &str) {
         if let Some(fan) = self.slab.get_mut(id) {
             fan.error.get_or_insert_with(|| errors::reply(error));
@@ -306,7 +306,7 @@ impl Fans {
         }
     }
 
-    /// All parts are let go that still wait.
+    /// Unblocks all parts that still wait.
     fn end_fan(&mut self, cx: &mut Context, id: Id) {
         let Some(fan) = self.slab.get_mut(id) else { return };
         if std::mem::replace(&mut fan.is_ending, true) {
@@ -328,7 +328,7 @@ impl Fans {
         }
     }
 
-    /// What came of `part`. True if it was the last.
+    /// Takes the outcome of `part`. Returns true if it was the last one.
     fn take_part(&mut self, cx: &mut Context, id: Id, part: u32, outcome: Outcome<'_>) -> bool {
         let is_lost = matches!(outcome, Outcome::Lost(_));
         let Some(fan) = self.slab.get_mut(id) else { return false };
@@ -336,12 +336,12 @@ impl Fans {
         if was == Part::Ended {
             return false;
         }
-        // Who was unblocked there by another client, or by us at the end, waits no more at all.
+        // A part that was unblocked, by another client or by us, ends the whole wait.
         let was_sought = was.link().is_some_and(|ix| cx.engine.links[ix].features.is_sought);
         let ends = fan.absorb(part, outcome) | was_sought;
         let holds = fan.answers.held_bytes();
         cx.engine.memory.recount(&mut fan.counted_bytes, holds);
-        // A lost connection is given up by whoever found that out.
+        // A lost link is closed elsewhere.
         if let Some(ix) = was.link().filter(|_| !is_lost) {
             let_go_of(cx, ix);
         }
@@ -352,7 +352,7 @@ impl Fans {
     }
 }
 
-/// A connection to each of `shards`, or none at all.
+/// A link to each of `shards`, or an error.
 fn hold_all(cx: &mut Context, session: &Session, shards: &[ShardId]) -> Result<Vec<LinkIx>, Lost> {
     let mut nodes = Vec::with_capacity(shards.len());
     for &shard in shards {
@@ -367,13 +367,13 @@ fn hold_all(cx: &mut Context, session: &Session, shards: &[ShardId]) -> Result<V
     Ok(nodes)
 }
 
-/// The connection is not held any more.
+/// Ends the hold on the link.
 pub(crate) fn let_go_of(cx: &mut Context, ix: LinkIx) {
     cx.engine.links[ix].features.held_by = None;
     held::return_held(cx, ix);
 }
 
-/// Lets the part go that waits on the connection `ix`, if its node has said how it calls it.
+/// Unblocks the part on link `ix`, if its node has told its number for the connection.
 fn end_part(cx: &mut Context, ix: LinkIx) {
     let link = &cx.engine.links[ix];
     let (profile, id) = (link.profile, link.node);
@@ -385,13 +385,13 @@ fn end_part(cx: &mut Context, ix: LinkIx) {
     }
 }
 
-/// The node has said what came of our CLIENT UNBLOCK for `conn`, the connection `ix`; or nobody knows.
+/// Notes the outcome of our CLIENT UNBLOCK for `conn`, the connection of link `ix`.
 pub(crate) fn end_unblock(cx: &mut Context, conn: ConnId, ix: LinkIx, outcome: &Outcome<'_>) {
     let link = &mut cx.engine.links[ix];
     if link.conn() != Some(conn) {
         return;
     }
-    // A user of the nodes may not be allowed to.
+    // A user of the nodes may not have the permission.
     if matches!(outcome, Outcome::Lost(_)) || matches!(outcome, Outcome::Reply(reply) if is_error(reply)) {
         return cx.pins.doomed.push(ix);
     }
@@ -402,7 +402,7 @@ pub(crate) fn end_unblock(cx: &mut Context, conn: ConnId, ix: LinkIx, outcome: &
 }
 
 impl Fans {
-    /// Part `part` was declined: its connection is the next client's, and it waits until it was sent again.
+    /// Notes that part `part` was declined: it waits to be sent again. Its link goes to the next client.
     pub(crate) fn park_part(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, part: u32) {
         let Some(fan) = self.slab.get_mut(id) else { return };
         let was = std::mem::replace(&mut fan.parts[part as usize], Part::Parked);
@@ -415,7 +415,7 @@ impl Fans {
         }
     }
 
-    /// What came of part `part`.
+    /// Takes the outcome of part `part`.
     pub(crate) fn absorb_part(
         &mut self,
         cx: &mut Context,
@@ -428,7 +428,7 @@ impl Fans {
         let Some(fan) = self.slab.get(id) else { return };
         let Some(Peer::Client(session)) = peers.get_mut(fan.conn) else { return };
         if !is_last {
-            // It is sought on a connection on which it still waits.
+            // CLIENT UNBLOCK must find a link on which the client still waits.
             session.wait.on = fan.first_node();
             return;
         }

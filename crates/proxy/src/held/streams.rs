@@ -1,12 +1,12 @@
-//! XREAD of streams on several shards: each shard is asked for its own, and what they have becomes one reply.
+//! XREAD of streams on several shards. Each shard gets its own streams, and their entries become one reply.
 //!
 //! ```text
 //!   XREAD COUNT 2 STREAMS a b c 0 $ 0 ─┬─► XREAD COUNT 2 STREAMS a c 0 0 ─► a: …, c: … ─┬─► a: …, b: …, c: …
 //!                                      └─► XREAD COUNT 2 STREAMS b $     ─► b: …        ┘
 //! ```
 //!
-//! What it reads it does not take, so nothing is lost whatever becomes of a part. `$` is resolved by the shard that has
-//! the stream. With BLOCK, [`crate::held::fan`] waits for the parts.
+//! XREAD removes nothing, so a lost part loses no entries. `$` is resolved by the shard that has the stream. With
+//! BLOCK, [`crate::held::fan`] waits for the parts.
 
 use crate::context::Context;
 use crate::features::Session;
@@ -20,13 +20,13 @@ use std::time::Duration;
 use stdx::append;
 use topology::ShardId;
 
-/// Whether `request`, whose keys are `keys`, has an id for each of them. If not, Redis refuses it: forward it whole.
+/// Whether `request` has an ID for each of `keys`. If not, Redis refuses it, and it is forwarded whole.
 pub(crate) fn is_complete(request: &Request<'_>, keys: &Keys) -> bool {
     let ids_end = keys.positions.first().map(|first| first + 2 * keys.positions.len());
     ids_end == Some(request.len())
 }
 
-/// Appends what of `request` belongs to `part`, which must be [complete](is_complete).
+/// Appends the arguments of `request` for `part`. The request must be [complete](is_complete).
 pub(crate) fn write_part(out: &mut Vec<u8>, request: &Request<'_>, keys: &Keys, part: u32) {
     let (first, count) = (keys.positions[0], keys.positions.len());
     encode::array_header(out, first + 2 * keys.parts[part as usize].keys);
@@ -39,7 +39,7 @@ pub(crate) fn write_part(out: &mut Vec<u8>, request: &Request<'_>, keys: &Keys, 
 }
 
 impl Fans {
-    /// XREAD with BLOCK, which is [complete](is_complete), of streams on several shards.
+    /// Carries out XREAD with BLOCK over several shards. The request must be [complete](is_complete).
     pub(crate) fn wait_for_entries(
         &mut self,
         cx: &mut Context,
@@ -55,7 +55,7 @@ impl Fans {
     }
 }
 
-/// XREAD without BLOCK, of streams on several shards. All shards must take their part, else none is asked.
+/// Carries out XREAD without BLOCK over several shards. If one shard does not take its part, no part is sent.
 pub(crate) fn read_streams(cx: &mut Context, session: &mut Session, request: &Request<'_>, keys: &mut Keys) {
     if cx.refuse_unless_admitted(session, &mut keys.parts) {
         return;
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_new_is_said_as_each_protocol_says_it() {
+    fn an_empty_reply_has_the_form_of_its_protocol() {
         let mut none = streams(&[(0, "a"), (1, "b")], 2);
         none.absorb(0, b"*-1\r\n").expect("fits");
         none.absorb(1, b"_\r\n").expect("fits");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_asked_for_is_not_passed_on() {
+    fn streams_that_were_not_asked_for_are_not_passed_on() {
         let mut odd = streams(&[(0, "a"), (1, "b")], 2);
         assert_eq!(odd.absorb(0, b"+OK\r\n"), None);
         odd.absorb(0, b"*1\r\n*2\r\n$1\r\nx\r\n*0\r\n").expect("an array");

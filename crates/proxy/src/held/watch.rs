@@ -5,37 +5,37 @@ use crate::link::LinkIx;
 /// Whether keys are watched for a client's transaction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Watch {
-    /// None.
+    /// No keys are watched.
     #[default]
     No,
-    /// On this connection.
+    /// Keys are watched on this link.
     On(LinkIx),
-    /// On several, or they will be.
+    /// Keys are watched on several links, or will be.
     Several(Box<Watches>),
-    /// The first WATCH is in flight on this connection.
+    /// The first WATCH is in flight on this link.
     Asked(LinkIx),
-    /// They were, and EXEC is in flight on this connection: its reply ends the watch.
+    /// EXEC is in flight on this link, where keys are watched: its reply ends the watch.
     Ending(LinkIx),
-    /// They were, on a connection that was lost.
+    /// Keys were watched on a link that was lost.
     Lost,
 }
 
-/// The connections of one client.
+/// The links of one client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Watches {
-    /// Keys are watched there.
+    /// Links on which keys are watched.
     pub on: Vec<LinkIx>,
-    /// The first WATCH is in flight there.
+    /// Links on which the first WATCH is in flight.
     pub asked: Vec<LinkIx>,
 }
 
 impl Watches {
-    /// All of them.
+    /// All links.
     pub(crate) fn all(&self) -> impl Iterator<Item = LinkIx> {
         self.on.iter().chain(&self.asked).copied()
     }
 
-    /// What is watched, if there is less than several connections.
+    /// The watch, in the simpler form if there are fewer than two links.
     pub(crate) fn settle(self) -> Watch {
         match (self.on.as_slice(), self.asked.as_slice()) {
             ([], []) => Watch::No,
@@ -45,16 +45,16 @@ impl Watches {
     }
 }
 
-/// What became of the first WATCH on a connection.
+/// The effect of a reply on the first WATCH.
 pub(crate) enum Asking {
-    /// It was that connection's: what is watched now, and whether the connection may be used again, if it is not held.
+    /// The reply was to the first WATCH. The new watch, and, if the link is not held, whether it may be used again.
     Ended(Watch, Option<bool>),
-    /// It was not.
+    /// The reply was to another request.
     NotIt(Watch),
 }
 
 impl Watch {
-    /// Keys are to be watched on one connection more.
+    /// Adds a link on which keys are to be watched.
     pub(crate) fn add(self, ix: LinkIx) -> Watch {
         let mut watches = match self {
             Watch::On(first) => Watches { on: vec![first], asked: Vec::new() },
@@ -73,7 +73,7 @@ impl Watch {
         Watch::Several(Box::new(watches))
     }
 
-    /// The first WATCH on `ix` has failed, or not; meanwhile its keys may have gone elsewhere.
+    /// Ends the first WATCH on `ix`, which may have `failed`. Its keys may have moved to another node meanwhile.
     pub(crate) fn end_asking(self, ix: LinkIx, failed: bool, has_lost_keys: bool) -> Asking {
         let Watch::Several(mut watches) = self else { return Asking::NotIt(self) };
         let Some(at) = watches.asked.iter().position(|&asked| asked == ix) else {
@@ -91,7 +91,7 @@ impl Watch {
         Asking::Ended(watches.settle(), left)
     }
 
-    /// Whether keys are watched on `ix`, among others.
+    /// Whether keys are watched on `ix`, perhaps among other links.
     pub(crate) fn is_on(&self, ix: LinkIx) -> bool {
         match self {
             Watch::On(own) => *own == ix,

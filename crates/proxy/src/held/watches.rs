@@ -1,16 +1,15 @@
-//! Keys that a client watches on several shards (`--transactions=per-shard`): one connection of its own for each shard, in a
-//! cluster for each slot. EXEC takes them over ([`crate::transaction::execution`]).
+//! Keys that a client watches on several shards (`--transactions=per-shard`). There is one held link for each shard, in
+//! a cluster for each slot. EXEC takes them over ([`crate::transaction::execution`]).
 //!
 //! ```text
-//!   WATCH a b ─┬─► connection to the shard of a: WATCH a ─ OK ─┬─► OK
-//!              └─► connection to the shard of b: WATCH b ─ OK ─┘
+//!   WATCH a b ─┬─► link to the shard of a: WATCH a ─ OK ─┬─► OK
+//!              └─► link to the shard of b: WATCH b ─ OK ─┘
 //! ```
 //!
-//! In a cluster two slots of one node have a connection each: EXEC ends the watches of a connection, and the part of the
-//! other slot runs after that.
+//! In a cluster, two slots of one node have a link each. EXEC ends all watches of its connection, and the part of the
+//! other slot runs later.
 //!
-//! If one connection is lost, nobody knows whether its keys have changed: EXEC is answered with nil, and the other
-//! connections are given back.
+//! If one link is lost, its keys may have changed: the reply to EXEC is nil, and the other links are returned.
 
 use crate::context::Context;
 use crate::errors::{self, Lost};
@@ -29,7 +28,7 @@ use resp::{Request, encode};
 use stdx::append;
 use topology::ShardId;
 
-/// WATCH of keys that may be on several shards. Nothing of the session is pending.
+/// Carries out WATCH of keys that may be on several shards. No request of the session may be pending.
 pub(crate) fn watch_parts(
     cx: &mut Context,
     session: &mut Session,
@@ -39,7 +38,7 @@ pub(crate) fn watch_parts(
 ) -> Step {
     let route = route::route(command, request, &cx.engine.topology, keys);
     match nodes_to_watch_on(cx, session, keys) {
-        // EXEC will fail whatever becomes of these keys.
+        // EXEC will fail, whatever happens to these keys.
         Ok(_) if session.features.watch == Watch::Lost => cx.engine.answer(session, b"+OK\r\n"),
         Ok(nodes) => match (route, nodes.as_slice()) {
             (Route::One(_), &[node]) => held::send_held(cx, session, node, request.bytes, Owed::Node),
@@ -50,8 +49,8 @@ pub(crate) fn watch_parts(
     Step::Done
 }
 
-/// The connection for each part of `keys`: those on which keys are watched already, and new ones. If there cannot be one
-/// for each, an error.
+/// The link for each part of `keys`: links on which keys are watched already, and new ones. An error if one of them
+/// cannot be had.
 fn nodes_to_watch_on(cx: &mut Context, session: &mut Session, keys: &Keys) -> Result<Vec<LinkIx>, String> {
     if session.features.watch == Watch::Lost {
         return Ok(Vec::new());
@@ -108,7 +107,7 @@ fn send_watches(
 ) {
     let parts = nodes.len() as u32;
     let merge = command::Merge::AllOk;
-    // To watch a key once more does no harm.
+    // To watch a key twice does no harm.
     let mut merge = Merge::new(merge, parts, &[], true, None, &mut cx.spare_values, &mut cx.engine.prng);
     let holds = merge.held_bytes();
     cx.engine.memory.recount(&mut merge.counted_bytes, holds);
@@ -131,7 +130,7 @@ fn send_watches(
     cx.engine.pool.give(bytes);
 }
 
-/// The connections on which keys are watched, and the divisions that these are in.
+/// The links on which keys are watched, with the divisions of their keys.
 pub(crate) fn watched(cx: &Context, session: &Session) -> Vec<Watched> {
     let nodes = match &session.features.watch {
         Watch::On(ix) => std::slice::from_ref(ix),
@@ -145,7 +144,7 @@ pub(crate) fn watched(cx: &Context, session: &Session) -> Vec<Watched> {
     nodes.iter().map(|&ix| (ix, division(ix))).collect()
 }
 
-/// A connection on which keys were watched is gone, or its keys are elsewhere: EXEC will fail.
+/// Notes that a link with watched keys is gone, or that its keys have moved: EXEC will fail.
 pub(crate) fn lose_watches(cx: &mut Context, session: &mut Session, gone: LinkIx) {
     let nodes: Vec<LinkIx> = match std::mem::replace(&mut session.features.watch, Watch::Lost) {
         Watch::Several(watches) => watches.all().collect(),

@@ -1,4 +1,4 @@
-//! What nodes said of themselves.
+//! Facts that nodes have told about themselves.
 
 use crate::link::LinkIx;
 use resp::reply::is_error;
@@ -6,60 +6,61 @@ use std::collections::{BTreeMap, BTreeSet};
 use stdx::Instant;
 use topology::NodeId;
 
-/// Connections in a row that a node may end when it is asked; then it is not asked any more.
+/// Number of connections in a row that a node may close when it is inspected. Then it is not inspected any more.
 pub(crate) const ENDED_MAX: u8 = 2;
 
-/// Run ids that are kept of one node, and told. A longer chain is no use to anybody.
+/// Run ids of one node that are kept and passed on. No setup needs a longer chain.
 pub(crate) const RUN_IDS_MAX: usize = 64;
 
-/// As long as all of Redis's.
+/// The length of every run id of Redis.
 pub(crate) const RUN_ID_LEN: usize = 40;
 
-/// What is asked of a node, in one write.
+/// The questions to a node, in one write.
 pub(crate) const QUESTIONS: &[u8] =
     b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 
-/// How many those are.
+/// The number of the questions.
 pub(crate) const QUESTIONS_LEN: usize = 2;
 
-/// The first of them alone.
+/// The first question alone.
 pub(crate) const INFO_SERVER: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nserver\r\n";
 
-/// The last of them alone.
+/// The last question alone.
 pub(crate) const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nreplication\r\n";
 
-/// What is known of nodes.
+/// Facts about nodes.
 #[derive(Debug, Default)]
 pub(crate) struct Inspection {
-    /// Connections in a row that each has ended when it was asked.
+    /// For each node, the number of connections in a row that it closed when it was inspected.
     pub ended: BTreeMap<NodeId, u8>,
-    /// Those that are replicas though they are named as primaries, each with its primary.
+    /// Nodes that are named as primaries but are replicas, each with its primary.
     pub replicas: BTreeMap<NodeId, String>,
-    /// Those that tell.
+    /// Nodes that answer the questions.
     pub telling: BTreeSet<NodeId>,
-    /// Run ids of the processes that requests reach through nodes which are shardis: theirs, and those behind them.
+    /// Run ids of the processes that requests reach through nodes that are shardis: of these nodes, and of those behind
+    /// them.
     pub behind: BTreeMap<NodeId, BTreeSet<String>>,
-    /// Connections of nodes that are to be refused, with the reasons.
+    /// Links to nodes that are to be refused, with the reasons.
     pub unfit: Vec<(LinkIx, String)>,
-    /// The next round of questions is due then.
+    /// The instant of the next round of questions.
     pub ask_at: Instant,
 }
 
-/// What a node says of itself in one reply.
+/// A node's reply about itself.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// Nothing that matters, or nothing at all.
+    /// Nothing of importance, or nothing at all.
     Nothing,
-    /// It is a primary.
+    /// The node is a primary.
     Primary,
-    /// It is a replica of the node at this address.
+    /// The node is a replica of the node at this address.
     Replica(String),
-    /// It cannot be meant, for this reason.
+    /// The node cannot be one of `--nodes`, for this reason.
     Unfit(String),
 }
 
 impl Said {
-    /// Reads `reply`; `run_id` is that of this process. Of a node that is named as a replica, its role does not matter.
+    /// Reads `reply`; `run_id` is that of this process. The role of a node that is named as a replica does not matter.
     pub(crate) fn read(reply: &[u8], run_id: &str, is_named_replica: bool) -> Said {
         if is_error(reply) {
             return Said::Nothing;
@@ -101,12 +102,12 @@ impl Said {
     }
 }
 
-/// What INFO's `text` says in the field `name`.
+/// The value of the field `name` in INFO's `text`.
 pub(crate) fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))
 }
 
-/// The run ids in `text`, what a shardis says of itself: its own, and those of the processes behind it. `None`: another server.
+/// The run ids in the `text` of a shardis: its own, and those of the processes behind it. `None` for another server.
 pub(crate) fn behind(text: &str) -> Option<BTreeSet<String>> {
     let others = field(text, "shardis_behind")?.split(',');
     let is_run_id = |id: &&str| id.len() == RUN_ID_LEN && id.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -114,13 +115,13 @@ pub(crate) fn behind(text: &str) -> Option<BTreeSet<String>> {
 }
 
 impl Inspection {
-    /// The run ids of the shardis processes that requests reach from here, with commas between.
+    /// The run ids of the shardis processes that requests reach from here, separated by commas.
     pub(crate) fn behind(&self) -> String {
         let ids: BTreeSet<&str> = self.behind.values().flatten().map(String::as_str).collect();
         ids.into_iter().take(RUN_IDS_MAX).collect::<Vec<_>>().join(",")
     }
 
-    /// The node `id` has said `reply` of itself.
+    /// Takes the node's reply about the processes behind it.
     pub(crate) fn note_behind(&mut self, id: NodeId, reply: &[u8]) {
         if let Some(ids) = behind(&String::from_utf8_lossy(reply)) {
             self.behind.insert(id, ids);
@@ -133,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_node_says_what_it_is() {
+    fn info_tells_the_role_and_kind_of_a_node() {
         let read = |text: &str| Said::read(text.replace(' ', "\r\n").as_bytes(), "me", false);
         assert_eq!(read("$9 redis_mode:standalone run_id:you"), Said::Nothing);
         assert_eq!(read("$9 role:master"), Said::Primary);

@@ -1,18 +1,21 @@
-//! What the nodes of `--nodes` are. A node that cannot be meant is refused when it is connected to: one of a Redis Cluster,
-//! a sentinel, shardis itself. A replica that is named as a primary is told of; it is refused only if it takes writes, since
-//! its next synchronization would lose them.
+//! Inspection of the nodes of `--nodes`. Some nodes cannot be meant: nodes of a Redis Cluster, sentinels and this
+//! shardis itself. They are refused on connection. A replica that is named as a primary is reported. It is refused only
+//! if it accepts writes, since its next synchronization would lose them.
 //!
 //! ```text
 //!   connected ─► greeting ─► PONG ─► INFO server, INFO replication ─► requests flow
 //!                                     └─ every 10 s: INFO replication, for manual failovers
 //! ```
 //!
-//! A node may be another shardis. It tells which shardis processes are behind it, so that requests never go round: the first
-//! that finds itself among them refuses the node. All of them ask again every 10 s, since nodes behind a node change.
+//! A node may be another shardis. It tells which shardis processes are behind it, so that requests never run in a
+//! circle. A process that finds itself among them refuses the node. All processes ask again every 10 s, since nodes
+//! behind a node may change.
 //!
-//! Reads go on at a node that was made a replica: it may be the only one that answers while an operator moves the primary.
-//! Writes get its own READONLY there, which libraries know. A node that does not let us ask, or does not know the question, is
-//! taken for what it is named. One that ends the connection when it is asked (twemproxy does) is not asked any more.
+//! Reads continue at a node that has become a replica: it may be the only one that answers while an operator moves the
+//! primary. Writes get its READONLY error, which client libraries know.
+//!
+//! A node that refuses the questions, or does not know them, counts as the node that `--nodes` names. A node that
+//! closes the connection on these questions (as twemproxy does) is not asked any more.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -26,13 +29,13 @@ use crate::outcome::{Fault, Outcome};
 use std::sync::Arc;
 use topology::{Address, NodeId, ShardId};
 
-/// Whether the node was asked what it is, and has not answered all of it.
+/// Whether the node is being inspected.
 pub(crate) fn is_inspected(link: &Link) -> bool {
     matches!(link.proving(), Some(Proof::Plain { .. }))
 }
 
 impl Context {
-    /// What the node `id` must show now.
+    /// The proof that the node `id` must give now.
     pub(crate) fn proof_of(&self, id: NodeId) -> Proof {
         let topology = &self.engine.topology;
         let node = topology.node(id);
@@ -45,7 +48,7 @@ impl Context {
         }
     }
 
-    /// What the node `id` of a list of nodes is to show.
+    /// The proof that the node `id` of a list of nodes must give.
     pub(crate) fn inspection_of(&self, id: NodeId) -> Proof {
         let node = self.engine.topology.node(id);
         let is_asked = self.settings.inspects_nodes
@@ -65,7 +68,7 @@ impl Context {
         shard.is_some_and(|shard| self.engine.topology.shard(shard).primary == Some(id))
     }
 
-    /// The new connection `ix` has brought `reply` to what its node was asked.
+    /// Takes `reply` to the inspection on the new link `ix`.
     pub(crate) fn note_inspected(&mut self, ix: LinkIx, reply: &[u8]) {
         let link = &self.engine.links[ix];
         let (id, shard, stands_for_node) = (link.node, link.shard, link.stands_for_node());
@@ -85,7 +88,7 @@ impl Context {
         }
     }
 
-    /// A connection is given up.
+    /// Notes that a link is closed.
     pub(crate) fn note_inspection_ended(&mut self, ix: LinkIx, fault: &Fault) {
         let link = &self.engine.links[ix];
         let id = link.node;
@@ -96,7 +99,7 @@ impl Context {
             let ended = self.node_health.inspection.ended.entry(id).or_default();
             *ended = ended.saturating_add(1);
         } else if link.is_ready() && link.stands_for_node() {
-            // Another node may be there the next time.
+            // Another node may have the address next time.
             self.node_health.inspection.ended.remove(&id);
         }
     }
@@ -117,7 +120,7 @@ impl Context {
         });
     }
 
-    /// Asks nodes for their roles, if it is time. To be called once a second.
+    /// Asks nodes for their roles when it is time. To be called once a second.
     fn ask_for_roles(&mut self) {
         if self.engine.now < self.node_health.inspection.ask_at || !self.settings.inspects_nodes {
             return;
@@ -143,7 +146,7 @@ impl Context {
         }
     }
 
-    /// A node has said which role it has, or will not.
+    /// Takes a node's reply about its role, or its loss.
     pub(crate) fn absorb_role(&mut self, ticket: &Ticket, outcome: &Outcome<'_>) {
         let (ix, id, shard) =
             (LinkIx::from_u32(ticket.conn.index), NodeId(ticket.place), ShardId(ticket.part));
@@ -158,7 +161,7 @@ impl Context {
     }
 }
 
-/// Once a second: refuses nodes that have become unfit, and asks the others.
+/// Refuses nodes that have become unfit and inspects the others. To be called once a second.
 pub(crate) fn inspect_nodes(cx: &mut Context) {
     for (ix, reason) in std::mem::take(&mut cx.node_health.inspection.unfit) {
         cx.fail_link(ix, Fault::Refused(reason));

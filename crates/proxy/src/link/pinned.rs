@@ -1,51 +1,59 @@
-//! Large transfers go over connections of their own, so that nobody waits behind them and no more of them is held than
-//! is on its way.
+//! Large transfers use pinned links. So no other client waits behind them, and only the bytes in transit are held.
 //!
 //! ```text
 //!                      a permit is free                    all is answered
 //!   No ──► Waiting ─────────────────────► Ready ──► Busy ─────────────────► No
-//!    ▲        │ reads that are to be asked again wait with it  ▲
-//!    │        └────────────────────────────────────────────────┘
-//!    └── the usual: shared connections, many requests pending; while Turning, none is read until those were answered
+//!    ▲        │ reads to be sent again wait with it             ▲
+//!    │        └─────────────────────────────────────────────────┘
+//!    └── usually: shared links, many requests pending; while Turning, none is read until they are answered
 //! ```
 //!
 //! A client is pinned for one of these reasons:
 //!
-//! - A reply to a read of its turned out large on the shared connection. That reply is passed over as it comes, and
-//!   the read is asked again on a pinned connection ("refetch"): not a byte of it was passed on before. With it go the
-//!   client's later requests in flight to that node, which must all be reads, so that their order is kept. If the reply is
-//!   so large that another connection takes the place of this one, it may be the pinned one itself (`retire.rs`).
-//! - Its last replies were large, so the next one is expected to be.
-//! - It asks for what may be of any length (KEYS), and a permit is free. If none is, it asks as for any other.
-//! - Its request is large: it is passed on while it comes ([`crate::requests::upload`]), or, if several shards must see it or its
-//!   key is not known from its beginning, once it is whole.
+//! - A read got a large reply on the shared link. The link skips the reply, and the read is sent again on a pinned link
+//!   ("refetch"). Not a byte of the reply was passed on before. To keep their order, the client's later requests in flight to
+//!   that node are sent again as well; all of them must be reads. If the reply is so large that another link replaces the
+//!   shared one, the shared link itself may become the pinned one (`retire.rs`).
+//! - Its last replies were large, so the next one is expected to be large.
+//! - Its request may have a reply of any length (KEYS), and a permit is free. Without a free permit, the request is
+//!   sent like
+//!   any other.
+//! - Its request is large. The request is passed on while it arrives ([`crate::requests::upload`]). If several shards
+//!   must
+//!   see it, or its beginning does not contain its key, it is passed on once it is complete.
 //!
-//! While pinned, a client's requests are carried out one at a time, and begin when all earlier ones were answered.
-//! The permits bound the memory of all this. Nobody holds anything while he waits for one, so that waiting cannot be
-//! mutual: who has a permit waits for nodes and for his own client only, and a client that takes no byte for
-//! `output_stall` is closed.
+//! A pinned client's requests are carried out one at a time, and only after all earlier ones are answered. The permits
+//! bound the memory of all transfers. A client holds nothing while it waits for a permit. A client with a permit waits
+//! only for nodes and for its own socket. So there is no deadlock. A client that takes no byte for `output_stall` is
+//! closed.
 //!
 //! # Large values
 //!
-//! A request or reply is large if more than 64 KiB of it are announced and not all there. It goes over a link that its client
-//! alone uses meanwhile. No more of it is read from its sender than its receiver takes.
+//! A request or reply is large if it announces more than 64 KiB and is incomplete. It uses a link that no other client
+//! uses meanwhile. No more of it is read from its sender than its receiver takes.
 //!
 //! ```text
-//! GET x, shared ──► "$5000000 …": that link is the client's from now on, if nobody else waits for anything on it;
-//!        │                     else the reply is passed over there, and fills nobody's place
-//!        └─► asked again on a pinned link ──► 128 KiB at a time ──► the client's output ──► as the client reads
-//! SET x $5000000 … ──► the key is known ──► pinned link ──► passed on while it comes
+//! GET x, shared ──► "$5000000 …": the link becomes the client's, if no other client waits for a reply on it;
+//!        │                     else the reply is skipped there, and fills no place
+//!        └─► sent again on a pinned link ──► 128 KiB at a time ──► the client's output ──► as the client reads
+//! SET x $5000000 … ──► the key is known ──► pinned link ──► passed on while it arrives
 //! ```
 //!
-//! - Only reads are asked again, and only before a byte of the reply was passed on. Behind them, only reads of the same client may be
-//!   in flight to that node. A large reply to a write (`GETDEL`, a script) is held until it is whole.
-//! - A client whose last replies were large gets its next one on a pinned link at once. Its requests are carried out one by one
-//!   as long.
-//! - An MGET's values are passed on in the order of its keys, from all parts, and a KEYS' lists one behind the other, once each part has
-//!   begun to answer without an error.
-//! - 32 clients of a worker may be pinned at once; others wait in line. A client that holds a pinned link and takes no byte for 30
-//!   seconds is closed.
-//! - If a node is lost in the middle of a reply, the client's connection is closed. An error could not be told from the value.
+//! - Only reads are sent again, and only before a byte of the reply was passed on. Only reads of the same client may be
+//!   in
+//!   flight behind them to that node. A large reply to a write (`GETDEL`, a script) is held until it is complete.
+//! - If a client's last replies were large, the next one comes on a pinned link at once. Its requests are carried out
+//!   one by
+//!   one meanwhile.
+//! - The values of an MGET are passed on in the order of its keys, from all parts. The lists of a KEYS are passed on
+//!   one
+//!   after another, once each part has begun to answer without an error.
+//! - 32 clients of a worker may be pinned at once; others wait in line. A client that holds a pinned link and takes no
+//!   byte
+//!   for 30 seconds is closed.
+//! - If a node is lost in the middle of a reply, the client's connection is closed. An error would look like a part of
+//!   the
+//!   value.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -62,24 +70,24 @@ use stdx::{Id, Instant};
 use topology::{NodeId, ShardId};
 
 impl Context {
-    /// Whether the session may carry out a request on pinned connections now. If not, it will be resumed when it may.
+    /// Whether the session may carry out a request on pinned links now. If not, it resumes when it may.
     pub(crate) fn pin(&mut self, session: &mut Session) -> bool {
         self.want_pin(session);
         matches!(session.pinning, Pinning::Ready(_)) && !session.replies.is_pending()
     }
 
-    /// The same for a request whose reply may be large or small: if there is no permit, it does not wait for one, and goes over
-    /// connections that all share.
+    /// The same for a request whose reply may be large or small. Without a free permit, it does not wait and uses
+    /// shared links.
     pub(crate) fn pin_if_free(&mut self, session: &mut Session) -> bool {
         session.pinning.id().is_none() && !self.has_permit() || self.pin(session)
     }
 
-    /// Whether who wants a permit now gets it.
+    /// Whether a permit is free and no client waits for one.
     fn has_permit(&self) -> bool {
         self.pins.waiting.is_empty() && self.pins.granted < self.engine.limits.pinned_clients_max
     }
 
-    /// Puts the session into the queue for a permit, or gives it one, unless it has a pin already. Returns that.
+    /// Gives the session a pin, unless it has one, with a permit or a place in the queue. Returns the pin.
     fn want_pin(&mut self, session: &mut Session) -> Id {
         if let Some(id) = session.pinning.id() {
             return id;
@@ -97,7 +105,7 @@ impl Context {
         id
     }
 
-    /// Whose turn it is to get a permit that is free.
+    /// The next client for a free permit.
     pub(crate) fn next_to_pin(&mut self) -> Option<ConnId> {
         while self.pins.granted < self.engine.limits.pinned_clients_max {
             let id = self.pins.waiting.pop_front()?;
@@ -109,7 +117,7 @@ impl Context {
         None
     }
 
-    /// The session that waited has got its permit. Returns the requests that could not be sent.
+    /// Gives the waiting session its permit. Returns requests that could not be sent.
     pub(crate) fn handle_pinned(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
         let Pinning::Waiting(id) = session.pinning else {
             debug_assert!(false, "who waits in the queue knows that he does");
@@ -122,8 +130,8 @@ impl Context {
         self.send_refetches(session)
     }
 
-    /// The connection of the session's pin to `shard`, in `profile`, for a request whose `place` is reserved, if it is: see
-    /// [`Context::pinned_to`]. One is made if there is none.
+    /// The link of the session's pin to `shard`, in `profile`. The place of the request, if it is reserved, is `place`:
+    /// see [`Context::pinned_to`]. The link is made if there is none.
     pub(crate) fn pinned_node(
         &mut self,
         id: Id,
@@ -135,9 +143,9 @@ impl Context {
         self.pinned_to(id, profile, at, place)
     }
 
-    /// The same, to the node `at`. What moved to another node may be behind
-    /// what its client sent later: then its reply would be behind one that cannot be passed on before it, and it has a
-    /// connection of its own.
+    /// The same, to the node `at`. A request that moved to another node may be behind a later one of its client on that
+    /// link. Its reply would then wait for a reply that must not be passed on first. Such a request gets a link of its
+    /// own.
     pub(crate) fn pinned_to(
         &mut self,
         id: Id,
@@ -159,7 +167,7 @@ impl Context {
         Ok(ix)
     }
 
-    /// A connection to the node `id` for one client, in `profile`, unless the node is down.
+    /// A link to the node `id` for one client, in `profile`, unless the node is down.
     pub(crate) fn own_link(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
         let fits = |&ix: &LinkIx| self.engine.links[ix].profile == profile;
         if !self.pins.idle.get(&id).is_some_and(|idle| idle.iter().any(fits)) {
@@ -169,7 +177,7 @@ impl Context {
         Ok(self.unused_link(profile, id))
     }
 
-    /// A connection to the node `id` that nobody uses, in `profile`: one that is there, or one that will be made.
+    /// An unused link to the node `id` in `profile`: an idle one, or a new one.
     pub(crate) fn unused_link(&mut self, profile: ProfileId, id: NodeId) -> LinkIx {
         let idle = self.pins.idle.entry(id).or_default();
         if let Some(at) = idle.iter().rposition(|&ix| self.engine.links[ix].profile == profile) {
@@ -183,13 +191,13 @@ impl Context {
         self.engine.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
     }
 
-    /// The shard that the node `id` is of.
+    /// The shard of the node `id`.
     pub(crate) fn shard_of_node(&self, id: NodeId) -> ShardId {
         self.engine.topology.node(id).shard.unwrap_or_else(|| self.engine.topology.keyless())
     }
 
-    /// Nobody uses the connection `ix` any more, on which all was answered: the next who needs one gets it, or it is
-    /// closed, if requests do not go to its node any more.
+    /// Returns link `ix`, on which all requests are answered. The next client that needs a link gets it. If its node
+    /// gets no requests any more, it is closed.
     pub(crate) fn give_back(&mut self, ix: LinkIx) {
         let id = self.engine.links[ix].node;
         match self.profiles.link(ProfileId::FIRST, id) {
@@ -198,8 +206,8 @@ impl Context {
         }
     }
 
-    /// What `session` has in flight on the connection `ix`, on which a large reply to it begins: all of that is to be asked
-    /// again with it. `None` if that must not be.
+    /// The requests of `session` in flight on link `ix`, on which a large reply begins. All of them are to be sent
+    /// again. `None` if this is not possible.
     pub(crate) fn refetches(&self, session: &Session, ix: LinkIx) -> Option<Vec<Refetch>> {
         let link = &self.engine.links[ix];
         let (from, first) = (link.conn()?, link.front()?.start);
@@ -215,7 +223,7 @@ impl Context {
                 Some(Owed::Node) => {}
                 Some(Owed::Task(TaskId::Merge(merge))) if self.merges.get(merge)?.may_be_relayed() => {}
                 Some(_) => return None,
-                // What it is a part of has failed.
+                // The whole request has failed.
                 None => continue,
             }
             let request = link.kept_request(number)?;
@@ -226,15 +234,15 @@ impl Context {
         Some(refetches)
     }
 
-    /// `session` is to ask `refetches` again when it may.
+    /// Has `session` send `refetches` again when it may.
     pub(crate) fn add_refetches(&mut self, session: &mut Session, refetches: Vec<Refetch>) {
         self.stats.counters.refetches += refetches.len() as u64;
         let id = self.want_pin(session);
         self.pins.pins.get_mut(id).expect("a pinned session has a pin").refetches.extend(refetches);
     }
 
-    /// The connection `ix`, on which nobody else waits for anything, is from now on one of the session's own, if that has
-    /// its permit, or gets it at once.
+    /// Makes link `ix`, on which no other client waits, a pinned link of the session. The session must have a permit,
+    /// or get one at once.
     pub(crate) fn leave_to(&mut self, session: &mut Session, ix: LinkIx) -> bool {
         self.want_pin(session);
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return false };
@@ -244,8 +252,8 @@ impl Context {
         true
     }
 
-    /// Whether `refetch` is not sent yet: what comes on a retired connection is passed over first, since somebody waits behind
-    /// it.
+    /// Whether `refetch` must wait. The rest of its reply on a retired link comes first, since other clients wait
+    /// behind it.
     fn waits(&self, refetch: &Refetch) -> bool {
         let is_it = |link: &&Link| link.conn() == Some(refetch.from);
         self.engine.links.iter().find(is_it).is_some_and(|link| {
@@ -253,7 +261,7 @@ impl Context {
         })
     }
 
-    /// Sends what is to be asked again now, if the session has its permit. Returns what could not be sent.
+    /// Sends the refetches, if the session has a permit. Returns those that could not be sent.
     pub(crate) fn send_refetches(&mut self, session: &mut Session) -> Vec<(Ticket, Lost)> {
         walk::enter("send_refetches");
         let (Pinning::Ready(id) | Pinning::Busy(id)) = session.pinning else { return Vec::new() };
@@ -284,7 +292,7 @@ impl Context {
         lost
     }
 
-    /// Everything that the session asked for was answered: its pin, if it was used, ends.
+    /// Ends the session's pin, if it was used: all requests are answered.
     pub(crate) fn handle_quiet(&mut self, session: &mut Session) {
         let Pinning::Busy(id) = session.pinning else {
             if session.pinning == Pinning::Turning {
@@ -295,18 +303,18 @@ impl Context {
         };
         let Some(pin) = self.pins.pins.get_mut(id) else { return };
         match &mut pin.upload {
-            // The node has answered before it had all: it will not do what the rest says.
+            // The node has answered before it had the whole request, so it will not use the rest.
             Some(upload) => self.pins.doomed.extend(upload.give_up()),
             None => self.unpin(session),
         }
     }
 
-    /// The connection `ix` is gone and is not made again: its place is free.
+    /// Frees the index of link `ix`, which is gone and does not connect again.
     pub(crate) fn vacate(&mut self, ix: LinkIx) {
         let link = &mut self.engine.links[ix];
         link.state = State::Waiting { until: Instant::NEVER };
         self.profiles.forget(link.profile, link.node, ix);
-        // There may be a password in what it began with.
+        // The greeting may contain a password.
         (link.handshake.greeting, link.profile) = (Greeting::never(), ProfileId::NONE);
         self.engine.recount_link(ix);
         self.holders.conns -= usize::from(self.engine.links[ix].used_by == Use::Held);
@@ -316,7 +324,7 @@ impl Context {
         }
     }
 
-    /// Ends the session's pin. What is unfinished on its connections is lost.
+    /// Ends the session's pin. Unfinished transfers on its links are lost.
     pub(crate) fn unpin(&mut self, session: &mut Session) {
         let was = std::mem::take(&mut session.pinning);
         let Some(pin) = was.id().and_then(|id| self.pins.pins.remove(id)) else { return };
@@ -332,8 +340,8 @@ impl Context {
         self.engine.todo.clients_to_resume.push(session.conn);
     }
 
-    /// Stops or goes on reading from a pinned connection: what it brings is taken if there is no other way on, or if
-    /// nothing of it waits here.
+    /// Pauses or resumes reading from a pinned link. Its input is taken if there is no other way to proceed, or if none
+    /// of it waits here.
     pub(crate) fn pace_pinned(&mut self, ix: LinkIx) {
         let link = &mut self.engine.links[ix];
         let State::Ready { conn, .. } = link.state else { return };
@@ -348,7 +356,7 @@ impl Context {
         self.engine.pace(conn, pauses);
     }
 
-    /// A pinned connection that nobody has used for long.
+    /// A pinned link that was unused for long.
     pub(crate) fn next_stale(&self, now: Instant) -> Option<LinkIx> {
         let after = self.engine.limits.pinned_idle;
         self.pins.next_idle(|ix| self.engine.links[ix].is_silent_for(after, now))

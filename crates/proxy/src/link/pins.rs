@@ -1,4 +1,4 @@
-//! Clients that are pinned for large transfers, or wait to be.
+//! Clients that are pinned for large transfers, or wait for a pin.
 
 use crate::ConnId;
 use crate::features::Retry;
@@ -13,26 +13,26 @@ use topology::NodeId;
 #[derive(Debug)]
 pub(crate) struct Pin {
     pub client: ConnId,
-    /// The connections that it uses, at most one to each shard and of each profile.
+    /// Its links, at most one to each shard and of each profile.
     pub links: Vec<LinkIx>,
     pub refetches: Vec<Refetch>,
-    /// The request that is being passed on while it comes.
+    /// The request that is passed on while it arrives.
     pub upload: Option<Upload>,
 }
 
 impl Pin {
-    /// The request at `place` was answered: nothing of it is asked again.
+    /// Forgets refetches for the request at `place`, which was answered.
     pub(crate) fn forget(&mut self, place: u32) {
         self.refetches.retain(|refetch| refetch.retry.ticket.place != place);
     }
 }
 
-/// A read that is to be asked again.
+/// A read that is to be sent again.
 #[derive(Debug)]
 pub(crate) struct Refetch {
-    /// The connection on which its reply is passed over.
+    /// The connection on which its reply is skipped.
     pub from: ConnId,
-    /// The first of the requests that are asked again from there: on a retired connection its reply is waited for.
+    /// Offset of the first request that is sent again from there. On a retired link, its reply must come first.
     pub first: u64,
     pub retry: Retry,
     pub charge: Charge,
@@ -42,18 +42,18 @@ pub(crate) struct Refetch {
 #[derive(Debug, Default)]
 pub(crate) struct Pins {
     pub pins: Slab<Pin>,
-    /// Who waits for a permit, in order.
+    /// Clients that wait for a permit, in order.
     pub waiting: VecDeque<Id>,
-    /// Permits given.
+    /// Number of permits in use.
     pub granted: usize,
-    /// By node: connections that nobody uses at the moment.
+    /// Unused links by node.
     pub idle: BTreeMap<NodeId, Vec<LinkIx>>,
-    /// Connections that cannot be given to another client: they are to be closed.
+    /// Links that no other client may use. They are to be closed.
     pub doomed: Vec<LinkIx>,
-    /// Clients for whom something may be passed on now.
+    /// Clients for which bytes may be passed on now.
     pub to_relay: Vec<ConnId>,
-    /// Connections whose next reply is to be read: an error, which may say that the request was declined, a part of
-    /// what is not passed on part by part any more, or what is for nobody.
+    /// Links whose next reply is to be read. It may be an error, which may say that the request was declined. It may be
+    /// a part of a reply that is no longer passed on part by part. Or it is for nobody.
     pub to_read: Vec<LinkIx>,
 }
 
@@ -66,14 +66,14 @@ impl Pins {
         self.pins.get_mut(id)
     }
 
-    /// Whether something is to be passed on, read, closed or given one of `permits`.
+    /// Whether bytes are to be passed on, replies read, links closed, or one of `permits` given.
     #[inline]
     pub(crate) fn has_work(&self, permits: usize) -> bool {
         let is_listed = !(self.to_relay.is_empty() && self.to_read.is_empty() && self.doomed.is_empty());
         is_listed || (self.granted < permits && !self.waiting.is_empty())
     }
 
-    /// How many clients are pinned or wait for it; 0 once no client is left.
+    /// Number of clients that are pinned or wait for a permit; 0 once no client is left.
     pub(crate) fn len(&self) -> usize {
         self.pins.len()
     }
@@ -83,25 +83,25 @@ impl Pins {
         self.waiting.contains(&id)
     }
 
-    /// What reads that are to be asked again are counted for, and what they hold.
+    /// Bytes of refetches as counted, and as held now.
     pub(crate) fn account(&self) -> (usize, usize) {
         let refetches = || self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
         let counted = refetches().map(|refetch| refetch.charge.bytes()).sum();
         (counted, refetches().map(|refetch| refetch.retry.request.len()).sum())
     }
 
-    /// Places in clients' orders for which a read is to be asked again.
+    /// Places in clients' orders for which a read is to be sent again.
     pub(crate) fn refetched(&self) -> impl Iterator<Item = (ConnId, u32)> {
         let refetches = self.pins.iter().flat_map(|(_, pin)| &pin.refetches);
         refetches.map(|refetch| (refetch.retry.ticket.conn, refetch.retry.ticket.place))
     }
 
-    /// How many have a permit.
+    /// Number of permits in use.
     pub(crate) fn granted(&self) -> usize {
         self.granted
     }
 
-    /// The connection `ix` is gone.
+    /// Forgets link `ix`, which is gone.
     pub(crate) fn vacate(&mut self, ix: LinkIx) {
         for index in 0..self.pins.places() {
             let Some(pin) = self.pins.id_at(index).and_then(|id| self.pins.get_mut(id)) else { continue };
@@ -115,17 +115,17 @@ impl Pins {
         self.to_read.retain(|&reading| reading != ix);
     }
 
-    /// The connection `ix` to the node `id` is free for the next who needs one.
+    /// Adds the unused link `ix` to the node `id`.
     pub(crate) fn add_idle(&mut self, id: NodeId, ix: LinkIx) {
         self.idle.entry(id).or_default().push(ix);
     }
 
-    /// Nobody will need a connection to the node `id` any more.
+    /// Closes unused links to the node `id`, which will not be needed any more.
     pub(crate) fn forget_idle(&mut self, id: NodeId) {
         self.doomed.extend(self.idle.remove(&id).unwrap_or_default());
     }
 
-    /// A connection that nobody uses.
+    /// An unused link.
     pub(crate) fn next_idle(&self, fits: impl Fn(LinkIx) -> bool) -> Option<LinkIx> {
         self.idle.values().flatten().copied().find(|&node| fits(node))
     }

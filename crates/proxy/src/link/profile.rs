@@ -1,4 +1,4 @@
-//! What the links of a pool have in common, and the pools.
+//! Connection profiles, and the links of each.
 
 use crate::limits::{Authority, Limits};
 use crate::link::greeting::{End, Greeting};
@@ -11,27 +11,27 @@ use stdx::{Id, Instant};
 use topology::{NodeId, ShardId};
 use zeroize::Zeroizing;
 
-/// What all who use a connection have chosen alike.
+/// The state that a node remembers of a connection and that all its users share.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Profile {
-    /// Below [`DATABASES_MAX`].
+    /// The database, below [`DATABASES_MAX`].
     pub database: u16,
-    /// Replies are of RESP3.
+    /// Whether replies are in RESP3.
     pub resp3: bool,
-    /// Whose requests the nodes take them for.
+    /// The user for whom the nodes take the requests.
     pub who: Who,
 }
 
-/// For whom nodes take a connection.
+/// The user of a connection at the nodes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) enum Who {
-    /// For us: the user that the pool's credentials name. If there are none, for their default user, as which clients
-    /// that have not said who they are may use it too.
+    /// The user in the pool's credentials. Without credentials, the nodes' default user, which clients that have not
+    /// logged in may use too.
     #[default]
     Pool,
-    /// For nobody, or for whoever has logged in last: only AUTH goes over it.
+    /// Nobody, or the user of the last login: the connection carries only AUTH.
     Nobody,
-    /// For the client that has said so: see [`Identities`].
+    /// A client's own user: see [`Identities`].
     Client(Id),
 }
 
@@ -42,17 +42,18 @@ impl Profile {
     }
 }
 
-/// That of [`ProfileId::NONE`]. Nobody ever has this number.
+/// The profile of [`ProfileId::NONE`]. No client ever has this number.
 pub(crate) const NO_KIND: Profile =
     Profile { database: 0, resp3: false, who: Who::Client(Id { index: u32::MAX, generation: u32::MAX }) };
 
-/// More databases cannot be had: the profiles of all must have a number.
+/// The limit of databases: each needs a profile number.
 pub(crate) const DATABASES_MAX: u16 = 16 * 1024;
 
 /// HELLO 3, SELECT, READONLY and PING take less.
 pub(crate) const BEHIND_LOGIN_BYTES_MAX: usize = 128;
 
-/// What a connection for `kind` begins with, of whom `credentials` tell who it is. A node of a cluster `is_told` with it that what comes may be read though it is a replica.
+/// The greeting of a connection for `kind`, with the login of `credentials`. If `is_told`, the greeting tells a replica
+/// of a cluster that reads are allowed.
 pub(crate) fn greeting_of(kind: Profile, credentials: &Credentials, end: End, is_told: bool) -> Greeting {
     let database = itoa::Buffer::new().format(kind.database).to_owned();
     let mut requests: Vec<&[&[u8]]> = Vec::new();
@@ -70,7 +71,7 @@ pub(crate) fn greeting_of(kind: Profile, credentials: &Credentials, end: End, is
         End::Ping | End::PingOfAnybody => &[b"PING"],
         End::Hello | End::HelloOfNobody | End::Never => &[b"HELLO"],
     });
-    // Before all others: nodes answer nothing else until they know who asks.
+    // The login comes first: nodes answer no other request before it.
     let login = credentials.request().unwrap_or_default();
     let mut bytes = Zeroizing::new(Vec::with_capacity(login.len() + BEHIND_LOGIN_BYTES_MAX));
     bytes.extend_from_slice(login);
@@ -79,7 +80,7 @@ pub(crate) fn greeting_of(kind: Profile, credentials: &Credentials, end: End, is
     Greeting::new(bytes, requests, end)
 }
 
-/// That of our own connections without a password.
+/// The greeting of our own connections without a password.
 #[cfg(test)]
 pub(crate) fn greeting_of_pool() -> Greeting {
     greeting_of(Profile::default(), &Credentials::default(), End::Ping, false)
@@ -91,13 +92,13 @@ pub(crate) struct ProfileLinks {
     pub generation: u16,
     pub kind: Profile,
     pub greeting: Greeting,
-    /// By node: the link. Empty as long as there is none.
+    /// Links by node. Empty as long as there is none.
     pub links: Vec<Option<LinkIx>>,
-    /// How many clients are in it.
+    /// Number of its clients.
     pub clients: usize,
-    /// When the last of them went.
+    /// The instant at which the last client left.
     pub left_at: Instant,
-    /// Shards whose node has refused its connections, and has taken none since.
+    /// Shards whose node has refused its connections and has accepted none since.
     pub refused_by: BTreeSet<ShardId>,
 }
 
@@ -106,21 +107,21 @@ pub(crate) struct ProfileLinks {
 pub(crate) struct Profiles {
     pub profiles: Vec<ProfileLinks>,
     pub by_kind: HashMap<Profile, ProfileId>,
-    /// Places of profiles that are gone.
+    /// Free indexes.
     pub free: Vec<u16>,
-    /// By shard: the first profile's connection to its primary.
+    /// By shard, the first profile's link to the primary.
     pub primaries: Vec<Option<LinkIx>>,
     pub credentials: Credentials,
-    /// Where the nodes decide who clients are, those that are in.
+    /// The identities of clients, if the nodes decide about them.
     pub identities: Identities,
-    /// How connections end their greeting that are nobody's own.
+    /// The end of the greeting on our own connections.
     pub end: End,
-    /// How many connections there are of all but the first.
+    /// Number of links of all profiles but the first.
     pub nodes: usize,
 }
 
 impl Profiles {
-    /// The first one alone.
+    /// Only the first profile.
     pub(crate) fn new(credentials: Credentials, authority: Authority) -> Profiles {
         let (profiles, by_kind, free, primaries) = (Vec::new(), HashMap::new(), Vec::new(), Vec::new());
         let end = match authority {
@@ -134,7 +135,7 @@ impl Profiles {
         profiles
     }
 
-    /// The profile of `kind`; [`ProfileId::NONE`] if there can be none.
+    /// The profile of `kind`; [`ProfileId::NONE`] if there cannot be one.
     pub(crate) fn of_kind(&mut self, kind: Profile, now: Instant) -> ProfileId {
         if let Some(&profile) = self.by_kind.get(&kind) {
             return profile;
@@ -162,7 +163,7 @@ impl Profiles {
         id
     }
 
-    /// What connections for `kind` begin with; `None` if nobody is called so any more.
+    /// The greeting of connections for `kind`; `None` if its identity no longer exists.
     pub(crate) fn greeting_for(&self, kind: Profile, is_told: bool) -> Option<Greeting> {
         Some(match kind.who {
             Who::Pool => greeting_of(kind, &self.credentials, self.end, is_told),
@@ -183,28 +184,28 @@ impl Profiles {
             .filter(|place| place.generation == profile.generation)
     }
 
-    /// What its clients have chosen.
+    /// The database, protocol and user of the profile.
     pub(crate) fn kind(&self, profile: ProfileId) -> Profile {
         self.profile(profile).map_or(NO_KIND, |profile| profile.kind)
     }
 
-    /// What its connections begin with.
+    /// The greeting of its connections.
     pub(crate) fn greeting(&self, profile: ProfileId) -> Greeting {
         self.profile(profile).map_or_else(Greeting::never, |profile| profile.greeting.clone())
     }
 
-    /// What its connections to replicas of a cluster begin with.
+    /// The greeting of its connections to replicas of a cluster.
     pub(crate) fn greeting_of_replica(&self, profile: ProfileId) -> Greeting {
         self.greeting_for(self.kind(profile), true).unwrap_or_else(Greeting::never)
     }
 
-    /// The first profile's connection to the primary of `shard`, if it has one.
+    /// The first profile's link to the primary of `shard`, if it has one.
     #[inline]
     pub(crate) fn primary(&self, shard: ShardId) -> Option<LinkIx> {
         self.primaries[shard.0 as usize]
     }
 
-    /// The connection of `profile` to the node `id`, if there is one.
+    /// The link of `profile` to the node `id`, if there is one.
     pub(crate) fn link(&self, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
         *self.profile(profile)?.links.get(id.0 as usize)?
     }
@@ -219,13 +220,13 @@ impl Profiles {
         self.nodes += usize::from(profile != ProfileId::FIRST);
     }
 
-    /// The primaries of all shards are reached over these connections of the first profile, as far as there are any.
+    /// Sets the first profile's links to the primaries of all shards, as far as they exist.
     pub(crate) fn set_primaries(&mut self, nodes: impl Iterator<Item = Option<LinkIx>>) {
         self.primaries.clear();
         self.primaries.extend(nodes);
     }
 
-    /// The connection `ix` of `profile` to the node `id` is gone, if it was one of these.
+    /// Forgets link `ix` of `profile` to the node `id`, if it is one of these.
     pub(crate) fn forget(&mut self, profile: ProfileId, id: NodeId, ix: LinkIx) {
         if self.link(profile, id) == Some(ix)
             && let Some(place) = self.profile_mut(profile)
@@ -235,14 +236,14 @@ impl Profiles {
         }
     }
 
-    /// The node of `shard` has taken a connection of `profile`.
+    /// Notes that the node of `shard` has accepted a connection of `profile`.
     pub(crate) fn note_taken(&mut self, profile: ProfileId, shard: ShardId) {
         if let Some(profile) = self.profile_mut(profile) {
             profile.refused_by.remove(&shard);
         }
     }
 
-    /// A client of `profile` is not in it any more.
+    /// Removes a client from `profile`.
     pub(crate) fn leave(&mut self, profile: ProfileId, now: Instant) {
         if profile != ProfileId::FIRST
             && let Some(profile) = self.profile_mut(profile)
@@ -252,7 +253,7 @@ impl Profiles {
         }
     }
 
-    /// The connections of `profile`, in which no client is, are of use now.
+    /// Notes that the links of `profile`, which has no client, were used.
     pub(crate) fn touch(&mut self, profile: ProfileId, now: Instant) {
         if let Some(profile) = self.profile_mut(profile) {
             profile.left_at = now;
@@ -267,7 +268,7 @@ impl Profiles {
         }
     }
 
-    /// Clients' own profiles that nobody was in for `profile_idle`.
+    /// Clients' own profiles that had no client for `profile_idle`.
     pub(crate) fn deserted(&self, limits: &Limits, now: Instant) -> Vec<ProfileId> {
         let is_deserted = |profile: &ProfileLinks| {
             let is_own = matches!(profile.kind.who, Who::Client(_));
@@ -277,7 +278,7 @@ impl Profiles {
         profiles.map(|(index, profile)| ProfileId { index, generation: profile.generation }).collect()
     }
 
-    /// A client's own profile, without connections, is not there any more; and who it was is forgotten with its last one.
+    /// Removes a client's own profile, which has no links. Its identity is forgotten with its last profile.
     pub(crate) fn remove(&mut self, profile: ProfileId) {
         let Some(place) = self.profile_mut(profile) else { return };
         place.generation = place.generation.wrapping_add(1);
@@ -290,7 +291,7 @@ impl Profiles {
         }
     }
 
-    /// Connections of profiles that no client was in for `profile_idle`.
+    /// Links of profiles that had no client for `profile_idle`.
     pub(crate) fn unused<'a>(
         &'a self,
         limits: &'a Limits,

@@ -1,28 +1,32 @@
-//! Profiles: clients that have chosen another database, or RESP3, share connections of their own.
+//! Profiles: clients that have chosen another database, or RESP3, share links of their own.
 //!
-//! A profile is the shared connections, one to each shard, for one database, one version of the protocol and one user: what a
-//! node remembers of a connection is the same for all who use it. Profile 0 (database 0, RESP2, ourselves) is there from the
-//! start. The connections of any other are made when the first request needs them, and closed when no client has been in
-//! the profile for a while.
+//! A profile has shared links, one to each shard, for one database, one protocol version and one user. The state that a
+//! node remembers of a connection is the same for all its clients. Profile 0 (database 0, RESP2, our own user) always
+//! exists. The links of other profiles are made by the first request that needs them. They are closed when the profile
+//! had no client for a while.
 //!
 //! ```text
 //!   session ─ profile 0 ──────────────────► link of the shard
-//!           └ SELECT 3 ─► profile 5 ─ first request ─► greeting: SELECT 3, PING ─► a link more
+//!           └ SELECT 3 ─► profile 5 ─ first request ─► greeting: SELECT 3, PING ─► another link
 //! ```
 //!
-//! SELECT costs no round trip: it is answered here. But what follows it takes another connection than what went before,
-//! so it is held back until all of that was answered ([`Session::turn`]): nothing of one client overtakes.
+//! SELECT is answered here and costs no round trip. But later requests use other links than earlier ones. To keep the
+//! client's order, they wait until all earlier requests are answered ([`Session::turn`]).
 //!
-//! - `HELLO` and `RESET` are answered here as `SELECT` is, and cost no round trip either.
-//! - The links of a profile are closed when no client was in it for five seconds. A worker has 1,024 of them at most; requests that
-//!   would need more are refused.
-//! - Pinned and retired links, scans, scripts and what goes to several shards keep to the profile of their request.
-//! - Replies of RESP3 pass as they are. What is answered or merged here is written in the protocol in which the request came.
-//! - With `--auth=nodes` a profile is also of one user and one password (`passing.rs`, `identities.rs`): its links begin with that
-//!   `AUTH`. A node says over a link that carries nothing else whether it is right. A profile that no client is in is forgotten, and the
-//!   password with the last profile of a user. Its number then names no profile, so that nothing late goes out as another user.
-//! - A push on a link for replies ends that link. The push might be meant as a reply, and then every client behind it would get the
-//!   reply of another.
+//! - `HELLO` and `RESET` are answered here like `SELECT`, and cost no round trip either.
+//! - The links of a profile are closed when it had no client for five seconds. A worker has at most 1,024 of them.
+//!   Requests
+//!   that need more are refused.
+//! - Pinned and retired links, scans, scripts and requests to several shards keep to the profile of their request.
+//! - Replies in RESP3 pass unchanged. Replies that are made or merged here use the protocol of the request.
+//! - With `--auth=nodes`, a profile also has one user and one password (`passing.rs`, `identities.rs`): its links begin
+//!   with
+//!   that `AUTH`. A node checks a password over a link that carries nothing else. A profile without clients is forgotten, and
+//!   the password with the last profile of a user. Its number then names no profile, so that no late request goes out as
+//!   another user.
+//! - A push on a link for replies closes the link. It might be meant as a reply, and then every client behind it would
+//!   get
+//!   the reply of another.
 
 use crate::context::Context;
 use crate::errors::{self, Lost};
@@ -39,7 +43,7 @@ use stdx::Instant;
 use topology::{NodeId, ShardId};
 
 impl Context {
-    /// The connection to `shard` that the clients of `profile` share, if it takes a request now.
+    /// The link to `shard` that the clients of `profile` share, if it takes a request now.
     #[inline(always)]
     pub(crate) fn shared_link(&mut self, profile: ProfileId, shard: ShardId) -> Result<LinkIx, Lost> {
         if profile == ProfileId::FIRST
@@ -51,7 +55,7 @@ impl Context {
         self.link_of_profile(profile, shard)
     }
 
-    /// As [`Context::shared_link`], which does by itself what is usual.
+    /// Like [`Context::shared_link`], which handles the usual cases itself.
     #[inline(never)]
     fn link_of_profile(&mut self, profile: ProfileId, shard: ShardId) -> Result<LinkIx, Lost> {
         let id = self.primary_of(shard)?;
@@ -59,11 +63,11 @@ impl Context {
         self.admit_on(node).map(|()| node)
     }
 
-    /// The node of `shard` has refused a connection of `profile`, for this `reason`: the log is told once. Of the first profile it
-    /// is told otherwise: if that is refused, the node is down.
+    /// Notes that the node of `shard` has refused a connection of `profile` for this `reason`. The log reports it once.
+    /// For the first profile, the log reports that the node is down.
     pub(crate) fn note_refused(&mut self, profile: ProfileId, shard: ShardId, reason: &str) {
         let Profile { database, resp3, who } = self.profiles.kind(profile);
-        // Of a client's own it is told, and nobody else is.
+        // Refusals of a client's own user are reported to that client only.
         let is_own = matches!(who, Who::Client(_)) && is_denial(reason);
         let is_known =
             self.profiles.profile_mut(profile).is_none_or(|profile| !profile.refused_by.insert(shard));
@@ -81,7 +85,7 @@ impl Context {
         primary.ok_or_else(|| self.engine.not_sent(shard, errors::NO_PRIMARY))
     }
 
-    /// The connection to the node `id` that the clients of `profile` share; it is made if there is none.
+    /// The link to the node `id` that the clients of `profile` share. It is made if there is none.
     pub(crate) fn link_in(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
         match self.profiles.link(profile, id) {
             Some(node) => Ok(node),
@@ -89,12 +93,12 @@ impl Context {
         }
     }
 
-    /// Makes the connection of `profile` to the node `id`.
+    /// Makes the link of `profile` to the node `id`.
     fn open_link(&mut self, profile: ProfileId, id: NodeId) -> Result<LinkIx, Lost> {
         let is_full = profile != ProfileId::FIRST && self.profiles.nodes >= self.limits.profile_nodes_max;
         let reason = match self.profiles.profile(profile).map(|profile| profile.kind.who) {
             None => Some(errors::NO_PROFILE),
-            // It is one connection, and whoever cannot log in is told less than who can.
+            // These share one link. A client that cannot log in gets less information than one that can.
             Some(Who::Nobody) => None,
             Some(Who::Client(_)) => is_full.then_some(errors::USER_NODES_MAX),
             Some(Who::Pool) => is_full.then_some(errors::PROFILE_NODES_MAX),
@@ -108,18 +112,18 @@ impl Context {
         Ok(ix)
     }
 
-    /// Finds, or makes, the first profile's connections to all primaries of the present topology.
+    /// Finds, or makes, the first profile's links to all primaries of the present topology.
     pub(crate) fn connect_primaries(&mut self) {
         let topology = Arc::clone(&self.engine.topology);
         let primaries = topology.shards().iter().map(|shard| {
-            // The first profile's connections have no limit.
+            // The first profile's links have no limit.
             shard.primary.and_then(|id| self.link_in(ProfileId::FIRST, id).ok())
         });
         let primaries: Vec<_> = primaries.collect();
         self.profiles.set_primaries(primaries.into_iter());
     }
 
-    /// From now on the session's requests go over the profile of `kind`, once all before them were answered.
+    /// Moves the session to the profile of `kind`. Later requests wait until all earlier ones are answered.
     pub(crate) fn change_profile(&mut self, session: &mut Session, kind: Profile) {
         let profile = self.profiles.of_kind(kind, self.engine.now);
         if profile == session.profile {
@@ -131,22 +135,22 @@ impl Context {
         session.turn();
     }
 
-    /// Whether `request` names a database that clients may not choose. Its node may have more of them; what is not even
-    /// a number for a database, it refuses itself.
+    /// Whether `request` names a database that clients may not choose. Its node may have more databases. The node
+    /// itself refuses a name that is not a number.
     pub(crate) fn lacks_database(&self, naming: Naming, request: &Request<'_>) -> bool {
         let databases = i64::from(self.settings.databases);
         let is_missing = |&database: &i64| database >= databases && i32::try_from(database).is_ok();
         naming.databases(request).iter().any(is_missing)
     }
 
-    /// A connection of a profile that no client needs any more, and on which nothing is in flight.
+    /// A link of a profile that no client needs any more, without requests in flight.
     pub(crate) fn next_unused_link(&self, now: Instant) -> Option<LinkIx> {
         let is_quiet = |link: &Link| link.in_flight() == 0;
         self.profiles.unused(&self.limits, now).find(|&ix| is_quiet(&self.engine.links[ix]))
     }
 }
 
-/// The database that clients call `index`.
+/// The database with the number `index`.
 pub(crate) fn database(cx: &Context, index: &[u8]) -> Result<u16, &'static str> {
     let index = parse_i64(index).ok_or(errors::NOT_AN_INTEGER)?;
     i32::try_from(index).map_err(|_| errors::NOT_AN_INT)?;

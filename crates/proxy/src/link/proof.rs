@@ -1,31 +1,31 @@
-//! What a node must show on a new connection before it gets requests: that it is the one that the topology means.
+//! The proof that a node must give on a new connection before it gets requests: it is the node that the topology means.
 //!
-//! Addresses change hands. Who listens at that of a node of ours may be a node of another cluster by now, which would take
-//! requests for itself; and what was a primary may have become a replica that answers reads with what it had.
+//! Addresses change hands. A node of another cluster may now have the address of one of ours, and would keep our
+//! requests. A former primary may have become a replica that answers reads with old values.
 //!
 //! ```text
-//!   connected ─► greeting ─► PONG ─► CLUSTER MYID: the name that the cluster gave it?  ─► requests flow
-//!                                    ROLE: a primary, where sentinels decide who is?
-//!                                    INFO: nothing else than what --nodes can name (inspection.rs)?
+//!   connected ─► greeting ─► PONG ─► CLUSTER MYID: the name in its cluster?               ─► requests flow
+//!                                    ROLE: a primary, where sentinels choose it?
+//!                                    INFO: a node that --nodes can name (inspection.rs)?
 //! ```
 
 use crate::link::inspected::{QUESTIONS, QUESTIONS_LEN, Said};
 use resp::reply::{as_bulk, elements, is_error};
 use std::sync::Arc;
 
-/// What is to be shown.
+/// The required proof.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Proof {
-    /// Nothing: it is whoever listens at its address.
+    /// None: any node at the address will do.
     #[default]
     Nothing,
-    /// That its cluster calls it so.
+    /// The node has this name in its cluster.
     Identity(Arc<str>),
-    /// That it is a primary.
+    /// The node is a primary.
     Primary,
-    /// That it can be what a list of nodes names.
+    /// The node can be one of a list of nodes.
     Plain {
-        /// That of this process, which is none of its own nodes.
+        /// The run id of this process, which is none of its own nodes.
         run_id: Arc<str>,
         /// Whether it is named as a replica.
         is_named_replica: bool,
@@ -36,7 +36,7 @@ const MYID: &[u8] = b"*2\r\n$7\r\nCLUSTER\r\n$4\r\nMYID\r\n";
 const ROLE: &[u8] = b"*1\r\n$4\r\nROLE\r\n";
 
 impl engine::features::Proof for Proof {
-    /// The request that asks for it; none if there is nothing to show.
+    /// The request that asks for the proof; empty if none is needed.
     fn request(&self) -> &'static [u8] {
         match self {
             Proof::Nothing => b"",
@@ -46,7 +46,7 @@ impl engine::features::Proof for Proof {
         }
     }
 
-    /// How many replies there are to it.
+    /// Number of replies to that request.
     fn replies(&self) -> usize {
         match self {
             Proof::Nothing => 0,
@@ -55,10 +55,9 @@ impl engine::features::Proof for Proof {
         }
     }
 
-    /// Whether `reply` shows it; else what is wrong, in words for clients and operators.
+    /// Checks whether `reply` is the proof. The error says what is wrong, in words for clients and operators.
     ///
-    /// Who may not ask, or asks a service that does not know the question, gets no answer: then it is as if there were
-    /// nothing to show.
+    /// A node may refuse the question, or may not know it. Then no proof is required.
     fn check(&self, reply: &[u8]) -> Result<(), String> {
         if is_error(reply) {
             let text = String::from_utf8_lossy(reply);

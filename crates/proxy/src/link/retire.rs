@@ -1,23 +1,24 @@
-//! A shared connection on which too much had to be passed over is retired: new requests go over a fresh one, and do not
-//! wait for the large replies that are still to come on the old.
+//! Retires a shared link on which too many bytes were skipped. New requests use a fresh link. They do not wait for the
+//! large replies that are still to come on the old one.
 //!
 //! ```text
-//!   a reply that is too large begins, or the last of many ──► retired: a fresh connection takes its place
-//!     ├─ reads in flight behind it, of clients that usually get little ──► asked again on the fresh one, once each;
-//!     │                                                                   those of a replica, of its primary
-//!     ├─ nobody else waits for anything on it then ──► it is the connection of the large reply's client from now on, or
-//!     │                                               closed, if nobody wants that or there is no permit for it
-//!     └─ else ──► what comes is passed over as fast as it does, and the others are answered there;
-//!                 the large reply is asked for again once that is done, since both would share the node and the way
+//!   a reply that is too large begins, or the last of many ──► retired: a fresh link takes its place
+//!     ├─ reads in flight behind it, of clients that usually get small replies ──► sent again on the fresh one, once each;
+//!     │                                                                   reads of a replica, to its primary
+//!     ├─ no other client waits for a reply on it then ──► it becomes the pinned link of the large reply's client, or
+//!     │                                               is closed, if that client has gone or there is no permit
+//!     └─ else ──► the bytes are skipped as fast as they come, and the others are answered there;
+//!                 the large reply is fetched again afterwards, since both would share the node and the network
 //! ```
 //!
-//! Which reads may be asked again, `suspect.rs` says. A client with a request in flight on a retired connection is not read
-//! from until that was answered: what it sends next must not overtake it.
+//! `suspect.rs` decides which reads may be sent again. The worker does not read from a client with a request in flight
+//! on a retired link: its next request must not overtake.
 //!
-//! A link is retired if a reply of more than 1 MiB comes on it, or if more than that had to be passed over within a second
-//! ([`engine::limits::Limits::pass_over_bytes_max`]). `INFO stats` counts `total_conns_retired`. A read that is asked again gets as much time again. Writes
-//! are never sent twice, and a client that usually gets large replies is not asked for twice. For their sake the large reply is passed
-//! over first, and its value is asked for again afterwards.
+//! A link is retired if a reply of more than 1 MiB comes on it. It is also retired if more than that was skipped within
+//! a second ([`engine::limits::Limits::pass_over_bytes_max`]). `INFO stats` counts `total_conns_retired`.
+//!
+//! A read that is sent again gets a new timeout. Writes are never sent twice. Nor are reads of a client that usually
+//! gets large replies. For their sake, the large reply is skipped first and fetched again afterwards.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -32,16 +33,16 @@ use crate::session::{Reason, is_behind};
 use crate::walk;
 use engine::retry::Why;
 
-/// Retires the connection `ix` if many share it and what comes on it for one of them would keep the others for too
-/// long. Closes it then, if nobody waits for anything on it.
+/// Retires link `ix` if many share it and replies for one client would delay the others for too long. If no client
+/// waits for a reply on it, it is then closed.
 pub(crate) fn unclog(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     let place = retire_if_clogged(cx, peers, ix);
     close_if_abandoned(cx, place);
 }
 
-/// The reply that comes on the connection `ix` for a client is large. `refetches`, all that it waits for there, is asked
-/// again on a connection of its own, and what comes here is passed over; or, if nobody else waits for anything here and
-/// this is retired, it is that connection.
+/// Handles a large reply for a client on link `ix`. The client's requests there, `refetches`, are sent again on a
+/// pinned link, and the replies here are skipped. If no other client waits on the retired link, it becomes the pinned
+/// link itself.
 pub(crate) fn refetch(cx: &mut Context, peers: &mut Peers, ix: LinkIx, refetches: Vec<Refetch>) {
     walk::enter("refetch");
     let Some(conn) = refetches.first().map(|refetch| refetch.retry.ticket.conn) else { return };
@@ -59,8 +60,8 @@ pub(crate) fn refetch(cx: &mut Context, peers: &mut Peers, ix: LinkIx, refetches
     send_refetches_of(cx, peers, conn);
 }
 
-/// Leaves the retired connection `ix` to the client `conn`, who waits for `refetches`, if these come first there and
-/// nobody waits for anything else.
+/// Makes the retired link `ix` the pinned link of client `conn`, which waits for `refetches`. Their replies must come
+/// first there, and no client may wait for others.
 fn leave_to_client(
     cx: &mut Context,
     peers: &mut Peers,
@@ -100,7 +101,7 @@ fn leave_to_client(
     true
 }
 
-/// Retires the connection `ix` if it is clogged. Returns where it is then.
+/// Retires link `ix` if it is clogged. Returns its new index.
 fn retire_if_clogged(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
     let link = &cx.engine.links[ix];
     let bytes = match () {
@@ -113,14 +114,14 @@ fn retire_if_clogged(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx 
 }
 
 fn retire(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
-    // The replica was fit for them when they came; when it takes another connection, it may not be.
+    // The replica was fit when the reads came. It may not be fit when it takes another connection.
     let why = match cx.engine.links[ix].used_by {
         Use::Replica => Why::ReplicaFailed,
         _ => Why::LinkFailed,
     };
-    // What others ask for may be as large: the node would do all of it twice.
+    // Other clients' replies may be as large, and the node would do all of the work twice.
     let mut reads = suspect::take_reads(cx, peers, ix, why, |session| session.replies.expects_little());
-    // The node was at work for another, and may be for a while.
+    // The node worked for another client, and may do so for a while.
     let deadline = cx.engine.now + cx.engine.limits.request_timeout;
     reads.iter_mut().for_each(|read| read.ticket.deadline = deadline);
     let Link { profile, node: id, .. } = cx.engine.links[ix];
@@ -135,8 +136,8 @@ fn retire(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
     place
 }
 
-/// The request of `ticket`, which was in flight on a retired connection, is done. If what came for it was passed over,
-/// it is asked again now.
+/// Ends the barrier of `ticket`, which was in flight on a retired link. If its reply was skipped, the request is sent
+/// again now.
 pub(crate) fn lift_barrier(cx: &mut Context, peers: &mut Peers, ticket: Ticket) {
     if ticket.is_of_client()
         && let Some(Peer::Client(session)) = peers.get_mut(ticket.conn)
@@ -149,7 +150,7 @@ pub(crate) fn lift_barrier(cx: &mut Context, peers: &mut Peers, ticket: Ticket) 
     }
 }
 
-/// Asks again what `conn` is to ask again, if it may.
+/// Sends the refetches of `conn`, if it may.
 pub(crate) fn send_refetches_of(cx: &mut Context, peers: &mut Peers, conn: ConnId) {
     if let Some(Peer::Client(session)) = peers.get_mut(conn) {
         let lost = cx.send_refetches(session);
@@ -157,7 +158,7 @@ pub(crate) fn send_refetches_of(cx: &mut Context, peers: &mut Peers, conn: ConnI
     }
 }
 
-/// Closes the retired connection `ix` if nobody waits for anything on it.
+/// Closes the retired link `ix` if no client waits for a reply on it.
 fn close_if_abandoned(cx: &mut Context, ix: LinkIx) {
     let link = &cx.engine.links[ix];
     if link.used_by == Use::Retired && is_abandoned(link) {
@@ -165,7 +166,7 @@ fn close_if_abandoned(cx: &mut Context, ix: LinkIx) {
     }
 }
 
-/// The connection at `place` takes the place of `ix`, which many share, and that, which is left to `heirs`, its own.
+/// Swaps the shared link `ix` with the one at `place`. The use of the old one becomes `heirs`.
 pub(crate) fn replace(cx: &mut Context, peers: &mut Peers, ix: LinkIx, place: LinkIx, heirs: Use) {
     cx.engine.links.swap(ix, place);
     let old = &mut cx.engine.links[place];
@@ -189,7 +190,7 @@ pub(crate) fn replace(cx: &mut Context, peers: &mut Peers, ix: LinkIx, place: Li
     cx.engine.check_at = cx.engine.now;
 }
 
-/// Nothing overtakes the requests that are in flight on connection `ix`.
+/// Keeps the clients of requests in flight on link `ix` from overtaking them.
 pub(crate) fn raise_barriers(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     for ticket in cx.engine.links[ix].tickets().filter(|ticket| ticket.is_of_client()) {
         if let Some(Peer::Client(session)) = peers.get_mut(ticket.conn) {
@@ -198,8 +199,8 @@ pub(crate) fn raise_barriers(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     }
 }
 
-/// A retired connection on which nothing is in flight any more can serve large transfers, unless its node has lost
-/// its task. A fresh one whose node has answered relieves the one that is suspect.
+/// Puts a link without requests in flight to another use. A retired link can serve large transfers, unless its node has
+/// lost its role. A standby link whose node has answered replaces the suspect one.
 pub(crate) fn reuse_retired(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     let link = &mut cx.engine.links[ix];
     match link.used_by {
@@ -213,11 +214,11 @@ pub(crate) fn reuse_retired(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     }
 }
 
-/// Whether nobody waits for what is in flight on it, and none of that changes anything.
+/// Whether nobody waits for the requests in flight on it, and none of them changes anything.
 pub(crate) fn is_abandoned(link: &Link) -> bool {
     link.tickets().all(|ticket| match ticket.owner {
         Owner::Late | Owner::Nobody => ticket.kept.is_read(),
-        // It will be asked once more.
+        // The question is asked again later.
         Owner::Task(TaskKind::Poll) => true,
         _ => false,
     })

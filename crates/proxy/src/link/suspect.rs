@@ -1,20 +1,19 @@
-//! Connections to nodes that may be dead without anybody having said so: a firewall forgot them, a cable was pulled. Who
-//! asks something on one gets no answer, though the node would give one to somebody else.
+//! Links that may be dead without a sign: a firewall has forgotten the connection, or a cable was pulled. Requests on
+//! such a link get no reply, although the node would reply on another link.
 //!
 //! ```text
-//!   something is in flight, and nothing has come for a quarter of its time
-//!     └─► suspected ─► a fresh connection ─► PONG ─► takes its place, and the reads that were in flight are asked there
-//!            └─ it speaks, or the fresh one fails: all stays as it was
+//!   requests are in flight, and nothing has come for a quarter of their time
+//!     └─► suspect ─► a fresh link ─► PONG ─► takes its place, and the reads in flight are sent again there
+//!            └─ bytes come, or the fresh link fails: no change
 //! ```
 //!
-//! The old connection is not closed before one of its replies is late: a node may leave writes waiting on purpose (CLIENT
-//! PAUSE, a failover by hand), and then answers there. What the node may have carried out is never sent again: only reads
-//! are, once, and of clients that have nothing but reads in flight there, so that none of them sees
-//! less or more than its place in the client's order allows. The same is done with reads whose connection ended, if it had
-//! been healthy.
+//! The old link is not closed before one of its replies is late. A node may delay writes on purpose (CLIENT PAUSE, a
+//! manual failover) and then answers there. Requests that the node may have carried out are never sent again. Only
+//! reads are, once, and only of clients with nothing but reads in flight there. So no read sees less or more than its
+//! place in the client's order allows. The same applies to reads whose link ended, if it was healthy.
 //!
-//! A client with a request that is asked again waits for it, so nothing overtakes. A link that is younger than a second is not
-//! suspect: one new link a second and worker is the most that a node gets by this.
+//! A client with a request that is sent again waits for the reply, so that nothing overtakes it. A link younger than a
+//! second is not suspect. So a node gets at most one new link per second and worker for this reason.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -25,7 +24,7 @@ use crate::peers::{Peer, Peers};
 use engine::retry::Why;
 use std::collections::BTreeSet;
 
-/// Nothing comes on the shared connection `ix`: another is made, to find out whether its node is there.
+/// Makes a standby link to find out whether the node of the silent link `ix` lives.
 pub(crate) fn suspect(cx: &mut Context, ix: LinkIx) {
     cx.engine.links[ix].suspect(cx.engine.now);
     let Link { shard, profile, node: id, .. } = cx.engine.links[ix];
@@ -33,8 +32,8 @@ pub(crate) fn suspect(cx: &mut Context, ix: LinkIx) {
     cx.engine.add_link(Link::new((shard, id), Use::Standby, profile, greeting));
 }
 
-/// The node has answered on the fresh connection `place`, which takes the place of the one that is suspect, unless that
-/// has spoken meanwhile.
+/// Puts the standby link `place`, on which the node has answered, in place of the suspect link, unless that one has
+/// received bytes meanwhile.
 pub(crate) fn use_standby(cx: &mut Context, peers: &mut Peers, place: LinkIx) {
     let Link { profile, node: id, .. } = cx.engine.links[place];
     let shared = cx.profiles.link(profile, id).filter(|&ix| {
@@ -54,8 +53,8 @@ pub(crate) fn use_standby(cx: &mut Context, peers: &mut Peers, place: LinkIx) {
     cx.engine.recount_link(ix);
 }
 
-/// The connection `ix` has ended: takes the reads away from it that may be asked again on the next, if that is tried
-/// at once.
+/// Takes the reads that may be sent again from link `ix`, which has ended, if the next attempt to connect is made at
+/// once.
 pub(crate) fn take_reads_of_ended(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> Vec<Retry> {
     match cx.engine.links[ix].was_healthy(cx.engine.now, &cx.engine.limits) {
         true => take_reads(cx, peers, ix, Why::LinkFailed, |_| true),
@@ -63,8 +62,8 @@ pub(crate) fn take_reads_of_ended(cx: &mut Context, peers: &mut Peers, ix: LinkI
     }
 }
 
-/// Takes the reads in flight on the shared connection `ix` away from it that may be asked again, for this reason, of
-/// clients that are `fit` for it.
+/// Takes the reads that may be sent again for this reason from the shared link `ix`. Only those of clients that are
+/// `fit`.
 pub(crate) fn take_reads(
     cx: &mut Context,
     peers: &mut Peers,
@@ -73,7 +72,7 @@ pub(crate) fn take_reads(
     fit: impl Fn(&Session) -> bool,
 ) -> Vec<Retry> {
     let link = &cx.engine.links[ix];
-    // The places of one that has gone are nobody's.
+    // The places of a client that has gone belong to nobody.
     let awaited = link.tickets().enumerate().filter_map(|(number, &ticket)| match peers.get(ticket.conn) {
         Some(Peer::Client(session)) if ticket.is_of_client() => {
             let owed = session.replies.owed(ticket.place)?;
@@ -91,13 +90,13 @@ pub(crate) fn take_reads(
     let starts: BTreeSet<u64> = reads.iter().map(|read| read.ticket.start).collect();
     let link = &mut cx.engine.links[ix];
     for ticket in link.tickets_mut().filter(|ticket| starts.contains(&ticket.start)) {
-        // No tombstone of the client's: nothing that it sends need wait for it.
+        // Not a tombstone of the client: its later requests need not wait.
         ticket.owner = Owner::Nobody;
     }
     reads
 }
 
-/// Whether the request of `ticket`, in flight on the connection `ix` for what is `owed`, may be asked again.
+/// Whether the request of `ticket`, in flight on link `ix` for the place `owed`, may be sent again.
 fn may_ask_again(cx: &Context, ix: LinkIx, ticket: &Ticket, owed: Owed) -> bool {
     ticket.owner == Owner::Client
         && Why::LinkFailed.next(ticket.kept).is_some()
@@ -106,7 +105,7 @@ fn may_ask_again(cx: &Context, ix: LinkIx, ticket: &Ticket, owed: Owed) -> bool 
         && matches!(owed, Owed::Node | Owed::Task(TaskId::Merge(_)))
 }
 
-/// Asks `reads` on the connection `ix`, which has just taken the place of theirs. They had been admitted there.
+/// Sends `reads` on link `ix`, which has just replaced theirs. They were admitted there.
 pub(crate) fn ask_again(cx: &mut Context, reads: Vec<Retry>, ix: LinkIx) {
     for Retry { ticket, request, .. } in reads {
         cx.stats.counters.reads_repeated += 1;

@@ -6,20 +6,20 @@ use resp::request::Scanner;
 /// A request that is being passed on.
 #[derive(Debug)]
 pub(crate) struct Upload {
-    /// Where to; `None` if its rest is dropped, since the request was answered already.
+    /// The link to its node; `None` if the rest is dropped because the request is already answered.
     pub link: Option<LinkIx>,
     pub scanner: Scanner,
 }
 
 impl Upload {
-    /// The connection `ix` is gone.
+    /// Forgets link `ix`, which is gone.
     pub(crate) fn forget(&mut self, ix: LinkIx) {
         if self.link == Some(ix) {
             self.link = None;
         }
     }
 
-    /// The rest is of no use. Returns the connection on which the beginning went out.
+    /// Drops the rest of the request. Returns the link on which its beginning was sent.
     pub(crate) fn give_up(&mut self) -> Option<LinkIx> {
         self.link.take()
     }

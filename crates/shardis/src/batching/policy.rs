@@ -82,8 +82,8 @@ const WINDOW: Duration = Duration::from_millis(5);
 /// node forked does not count as a queue. A window between two waves of clients does not end a queue.
 const WINDOWS: usize = 8;
 /// The worker waits if it is busy for more than this share of a window, in thousandths. Without waits, a worker whose
-/// nodes are the limit is busy for 40 to 60 % at -P 1. At a steady third of that load a wait would only cost latency,
-/// and the worker is busy for 27 %, at times for 37 %.
+/// nodes are the limit is busy for 40 to 60 % at -P 1. At a steady third of that load, a wait would only cost latency.
+/// The worker is then busy for 27 %, at times for 37 %.
 const BUSY_FROM: u128 = 390;
 /// The same limit where requests take at least [`LINE`], since a latency this long is no accident. With SETs of 1 KiB
 /// at -P 10, the worker is busy for 34 % without waits. Waits bring 19 % more requests.
