@@ -288,8 +288,8 @@ impl<F: Features> Engine<F> {
         });
     }
 
-    /// Ends the link `ix`, whose connection is gone, and plans the next attempt. Returns the tickets that were in flight, and how
-    /// many bytes were written: the request of a ticket that starts behind them was not sent.
+    /// Ends link `ix`, whose connection is gone, and plans the next attempt. Returns the tickets in flight and the
+    /// number of bytes that were written. A request that starts behind them was not sent.
     pub fn fail_link(&mut self, ix: LinkIx, reason: String) -> (VecDeque<Ticket<F>>, u64) {
         self.links[ix].fail(reason, self.now, &self.limits, &mut self.prng, &mut self.pool)
     }

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn the_board_sums_what_workers_published_last() {
+    fn the_board_sums_the_last_published_counts() {
         let board = Board::new(2);
         board.publish(0, &Counters { requests: 5, clients: 1, ..Counters::default() });
         board.publish(1, &Counters { requests: 7, ..Counters::default() });
