@@ -1,15 +1,17 @@
-//! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out. It is the [`engine`] with commands and features.
+//! The core of shardis, one [`Proxy`] per worker: bytes and time in, actions out. The core is the [`engine`] with
+//! commands and features.
 //!
 //! ```text
 //!      client ─► session ─► route ─► (fragment) ─► link ─► node
 //!      client ◄─ session ◄──────────── (merge) ◄── link ◄─ node
 //! ```
 //!
-//! Begin with [`Proxy`], the [`Event`]s that it is told and the [`Action`]s that it asks for; then read `requests.rs`, the way
-//! down, and `replies.rs`, the way up. [`Settings`] and [`Limits`] are what a worker is told at start.
+//! Begin with [`Proxy`], the [`Event`]s that it takes and the [`Action`]s that it returns. Then read `requests.rs`,
+//! the way down, and `replies.rs`, the way up. A worker gets its [`Settings`] and [`Limits`] at start.
 //!
-//! A worker or the simulator drives it. It tells the core what happened ([`Proxy::handle_event`], with the time), asks it what to
-//! do ([`Proxy::poll_action`]), and comes back at [`Proxy::poll_deadline`] at the latest.
+//! A worker or the simulator drives the core. The driver reports each event with its time ([`Proxy::handle_event`])
+//! and asks for the next action ([`Proxy::poll_action`]). The driver comes back at [`Proxy::poll_deadline`] at the
+//! latest.
 //!
 //! ```
 //! use proxy::{Action, Board, Limits, Proxy, Settings};
@@ -26,9 +28,9 @@
 //! # Ok::<(), topology::TopologyError>(())
 //! ```
 //!
-//! **Must not know** a file descriptor, a clock, a thread or a store. Commands over several shards are run by a
-//! [`command::Evaluator`] that [`Settings::evaluator`] brings. `Cargo.toml` names neither `driver` nor `store`, and the root's
-//! `clippy.toml` forbids clocks, threads and sockets.
+//! **Must not know** a file descriptor, a clock, a thread or a store. [`Settings::evaluator`] brings the
+//! [`command::Evaluator`] that runs commands over several shards. `Cargo.toml` names neither `driver` nor `store`,
+//! and the root's `clippy.toml` forbids clocks, threads and sockets.
 
 mod audit;
 mod context;

@@ -1,9 +1,11 @@
 //! SCAN over all shards, one after the other.
 //!
-//! A request is answered from the shard that its cursor names. If that shard's keys end before as many were found as
-//! the client asked for with COUNT, the next shard is asked within the same request, and so on: where one Redis would
-//! return all of a few keys at once, so do we. If that next shard fails, what was found is returned, with a cursor that
-//! names it: the client learns of the failure when it goes on there.
+//! The cursor of a request names a shard. The client asks for a number of keys with COUNT. If the shard's keys end
+//! before that number is reached, the same request goes on to the next shard, and so on. So a small keyspace is
+//! returned in one reply, as one Redis would do.
+//!
+//! If a later shard fails, the client gets the keys that were found, with a cursor that names the failed shard. The
+//! client sees the error when it continues there.
 
 pub(crate) mod cursor;
 
@@ -21,31 +23,31 @@ use stdx::{BufferPool, Id};
 /// One SCAN of a client, until it is answered.
 #[derive(Debug)]
 pub(crate) struct Scan {
-    /// That of the session when it asked.
+    /// The profile of the session when it asked.
     profile: ProfileId,
-    /// What the shard that works on it was asked.
+    /// The cursor that the present shard got.
     cursor: Cursor,
-    /// Whether shards before that one are through: then there is a reply, whatever comes.
+    /// Whether earlier shards have finished. Then there is a reply even if the present shard fails.
     has_page: bool,
-    /// How many keys the client asked for.
+    /// The number of keys that the client asks for.
     count: usize,
-    /// How many were found.
+    /// The number of keys found.
     found: usize,
-    /// Their wire bytes.
+    /// Wire bytes of the keys found.
     page: Vec<u8>,
     /// Wire bytes of the command's name, then of all arguments behind the cursor.
     request: Vec<u8>,
     name_len: usize,
     args: usize,
-    /// For the request and the page.
+    /// The charge for the request and the page.
     charge: Charge,
 }
 
-/// What Redis takes for COUNT where it is not said.
+/// The COUNT that Redis assumes if the client gives none.
 const COUNT_DEFAULT: usize = 10;
 
-/// What the client gets for a cursor that was never given out, or is from before a shard went away: an empty page that
-/// ends the walk, as Redis answers a cursor beyond its table.
+/// The reply to a cursor that shardis never gave out, or whose shard has gone since. An empty page ends the walk, as
+/// when Redis gets a cursor beyond its table.
 const END: &[u8] = b"*2\r\n$1\r\n0\r\n*0\r\n";
 
 impl Scan {
@@ -74,12 +76,12 @@ impl Scan {
         }
     }
 
-    /// What it is counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.charge.bytes(), self.request.len() + self.page.len())
     }
 
-    /// Appends the request for the shard that is to work on it now.
+    /// Appends the request for the present shard.
     fn write_request(&self, out: &mut Vec<u8>) {
         encode::array_header(out, self.args);
         out.extend_from_slice(&self.request[..self.name_len]);
@@ -87,7 +89,7 @@ impl Scan {
         out.extend_from_slice(&self.request[self.name_len..]);
     }
 
-    /// Appends the reply, with `next` as the cursor to go on from.
+    /// Appends the reply. The client goes on from the cursor `next`.
     fn write_reply(&self, next: Option<Cursor>, out: &mut Vec<u8>) {
         let word = match next.map(Cursor::to_word) {
             None => 0,
@@ -101,7 +103,7 @@ impl Scan {
     }
 }
 
-/// The SCANs that are carried out.
+/// The SCANs in progress.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     pub slab: Slab<Scan>,
@@ -130,7 +132,7 @@ impl Scans {
         self.ask_for_page(cx, scan, node, Asked::by_client(session.conn, place));
     }
 
-    /// Queues the request for the next page of `scan` for the connection `ix`.
+    /// Queues the request for the next page of `scan` on the link `ix`.
     fn ask_for_page(&mut self, cx: &mut Context, scan: Id, ix: LinkIx, asked: Asked) {
         let Some(scan) = self.slab.get(scan) else { return };
         let (tail, start) = cx.engine.links[ix].tail(scan.request.len(), &mut cx.engine.pool);
@@ -138,8 +140,8 @@ impl Scans {
         cx.engine.push_ticket(ix, start, asked);
     }
 
-    /// Takes in a node's reply. True if the scan is answered with it: then the reply is in `out`. What is no page (an
-    /// error) is the reply if nothing was found before.
+    /// Takes a node's reply. If it returns true, the scan is finished and the client's reply is in `out`. A reply
+    /// that is no page (an error) goes to the client if nothing was found before.
     pub(crate) fn absorb_page(
         &mut self,
         cx: &mut Context,
@@ -172,7 +174,8 @@ impl Scans {
         true
     }
 
-    /// Ends a scan whose shard has given no page: with what was found before, or else with `error`. True if that is told.
+    /// Ends a scan whose shard has returned no page. The client gets the keys that were found before, or else
+    /// `error`. Returns true if `out` has that reply.
     pub(crate) fn end_scan(&mut self, cx: &mut Context, id: Id, error: &[u8], out: &mut Vec<u8>) -> bool {
         let Some(scan) = self.slab.get(id) else { return false };
         if scan.has_page {
@@ -185,7 +188,7 @@ impl Scans {
         true
     }
 
-    /// Writes the reply of a scan that is through.
+    /// Writes the reply of a scan that ends here.
     fn answer_scan(&mut self, cx: &mut Context, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
         if let Some(scan) = self.slab.get(id) {
             scan.write_reply(next, out);
@@ -193,7 +196,7 @@ impl Scans {
         self.forget_scan(cx, id);
     }
 
-    /// Nobody waits for it any more.
+    /// Forgets a scan whose client has gone.
     pub(crate) fn forget_scan(&mut self, cx: &mut Context, id: Id) {
         if let Some(scan) = self.slab.remove(id) {
             cx.engine.pool.give(scan.page);
@@ -202,7 +205,7 @@ impl Scans {
     }
 }
 
-/// How many keys the client asks for; what is no number, the node refuses.
+/// The number of keys that the client asks for. If it is no number, the node refuses the request.
 fn count(request: &Request<'_>) -> usize {
     let mut options = (2..request.len().saturating_sub(1)).step_by(2);
     match options.find(|&at| request.arg(at).eq_ignore_ascii_case(b"count")) {
@@ -211,7 +214,7 @@ fn count(request: &Request<'_>) -> usize {
     }
 }
 
-/// A node's cursor, how many keys its page has, and their wire bytes.
+/// A node's cursor, the number of keys in its page, and their wire bytes.
 fn page_of(reply: &[u8]) -> Option<(u64, usize, &[u8])> {
     let mut elements = resp::reply::elements(reply).filter(|elements| elements.len() == 2)?;
     let cursor = resp::reply::as_bulk(elements.next()?)?;

@@ -1,5 +1,6 @@
-//! Scripts and functions that went through the proxy, kept for all workers: what a request names by name only is
-//! loaded on its node first, where that node may not have it (it was restarted, it joined later).
+//! Scripts and functions that went through the proxy, kept for all workers. A request may name one of them without
+//! its text. If the node may lack the script (it was restarted, or joined later), shardis loads the script there
+//! first.
 //!
 //! ```text
 //! EVAL, SCRIPT LOAD, FUNCTION LOAD ─► kept ─┐
@@ -8,11 +9,11 @@
 //!        └─────────── once more, if nothing was sent behind it ◄─── NOSCRIPT, function not found ─┘
 //! ```
 //!
-//! A request that fails for a missing script did not run, so it may be repeated; but not if its client has sent more
-//! behind it, which would then run before it.
+//! A request that fails for a missing script did not run, so shardis may repeat it. Shardis does not repeat it if the
+//! client has sent more behind it, because the later requests would run first.
 //!
-//! 16 MiB of scripts are kept for all workers; the oldest go first. The proxy notes for each link which scripts it brought there. A node
-//! can still say `NOSCRIPT`, if an operator flushed its scripts directly.
+//! 16 MiB of scripts are kept for all workers; the oldest are dropped first. The proxy notes for each link which
+//! scripts it has loaded there. A node can still say `NOSCRIPT`, if an operator flushed its scripts directly.
 
 pub(crate) mod known;
 
@@ -31,37 +32,38 @@ use std::sync::atomic::Ordering;
 use stdx::{BufferPool, Id, Slab};
 use topology::ShardId;
 
-/// A request that is sent once more if its node misses what it names.
+/// A request that is sent once more if its node lacks the script or the function.
 #[derive(Debug)]
 pub(crate) struct Repeat {
     profile: ProfileId,
     shard: ShardId,
     named: Named,
     request: Vec<u8>,
-    /// That was done: no other time.
+    /// Whether the request was repeated already. It is not repeated again.
     is_second: bool,
 }
 
-/// Requests that may have to go once more.
+/// Requests that may have to be repeated.
 #[derive(Debug)]
 pub(crate) struct Repeats {
     requests: Slab<Repeat>,
-    /// For all copies.
+    /// The charge for all copies.
     charge: Charge,
 }
 
-/// Longer requests are not copied to be repeated.
+/// The longest request that is copied for a repetition.
 const REPEAT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of all copies of a worker. With more, what follows is not copied: it gets NOSCRIPT, where others are repeated.
+/// Bytes of all copies of a worker. Beyond this limit a request is not copied. If its script is missing, its client
+/// gets NOSCRIPT.
 const REPEATS_BYTES_MAX: usize = 4 << 20;
 
 impl Repeats {
-    /// None, for which `charge` is.
+    /// No requests yet. Copies are charged to `charge`.
     pub(crate) fn new(charge: Charge) -> Repeats {
         Repeats { requests: Slab::default(), charge }
     }
 
-    /// Keeps a copy of `request`, unless it is too long or there are too many.
+    /// Keeps a copy of `request`, unless the request is too long or the copies are too many.
     fn keep(
         &mut self,
         (profile, shard): (ProfileId, ShardId),
@@ -78,7 +80,7 @@ impl Repeats {
         Some(self.requests.insert(Repeat { profile, shard, named, request: copy, is_second: false }))
     }
 
-    /// `repeat` is sent once more, perhaps to a node that has it sent to another. It is kept until it is answered.
+    /// Keeps `repeat`, which is sent a second time, until it is answered: the second node may redirect it.
     fn keep_second(&mut self, repeat: Repeat) -> Id {
         self.charge.add(repeat.request.len());
         self.requests.insert(Repeat { is_second: true, ..repeat })
@@ -90,7 +92,7 @@ impl Repeats {
         Some(repeat)
     }
 
-    /// What they are counted for, and what they hold.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.charge.bytes(), self.requests.iter().map(|(_, repeat)| repeat.request.len()).sum())
     }
@@ -100,7 +102,8 @@ impl Repeats {
         self.requests.len()
     }
 
-    /// Sends a request that runs a script to the shard of its keys, behind what it names if that may be missing there.
+    /// Sends a request that runs a script to the shard of its keys. If the node may lack the script, shardis loads it
+    /// there first.
     pub(crate) fn forward_script(
         &mut self,
         cx: &mut Context,
@@ -120,7 +123,7 @@ impl Repeats {
         self.forward_script_to(cx, session, (shard, node), script, request);
     }
 
-    /// Sends a script's request over the connection `ix`, which goes to a node of `shard`.
+    /// Sends a script's request over the link `ix`, which goes to a node of `shard`.
     pub(crate) fn forward_script_to(
         &mut self,
         cx: &mut Context,
@@ -139,7 +142,7 @@ impl Repeats {
         cx.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
     }
 
-    /// Whether the request behind `reply` was sent once more, because its node misses what we keep.
+    /// Repeats the request of `reply` if its node lacks a script that shardis has. Returns whether it did.
     pub(crate) fn repeat(
         &mut self,
         cx: &mut Context,
@@ -166,15 +169,15 @@ impl Repeats {
         true
     }
 
-    /// The request behind `id` goes to another node, over the connection `ix`: with what it names, if that may be
-    /// missing there.
+    /// Loads the script of the request `id` over the link `ix`, if it may be missing there: the request goes to
+    /// another node.
     pub(crate) fn bring_along_again(&mut self, cx: &mut Context, ix: LinkIx, id: Id) {
         if let Some(named) = self.requests.get(id).map(|repeat| repeat.named) {
             bring_along(cx, ix, &named);
         }
     }
 
-    /// The request behind `id` is not needed any more.
+    /// Forgets the request `id`, which is not needed any more.
     pub(crate) fn forget_repeat(&mut self, cx: &mut Context, id: Id) {
         if let Some(repeat) = self.remove(id) {
             cx.engine.pool.give(repeat.request);
@@ -182,7 +185,7 @@ impl Repeats {
     }
 }
 
-/// What `request` names. A script that it brings along is kept.
+/// The script or function that `request` names. A script that the request brings along is kept.
 fn named(cx: &mut Context, ix: LinkIx, script: Script, request: &Request<'_>) -> Option<Named> {
     if script == Script::Body {
         let sha = cx.board.scripts.keep(request.arg(1), cx.limits.script_bytes_max);
@@ -198,7 +201,8 @@ fn note_loaded(cx: &mut Context, ix: LinkIx, sha: Sha) {
     loaded.scripts.insert(sha);
 }
 
-/// Loads what is named over the connection `ix`, unless it has loaded it. False if it is not kept here.
+/// Loads a script or all libraries over the link `ix`, unless that link has loaded them. Returns false if shardis
+/// does not have them.
 pub(crate) fn bring_along(cx: &mut Context, ix: LinkIx, named: &Named) -> bool {
     let board = Arc::clone(&cx.board);
     let loaded = &mut cx.engine.links[ix].features.loaded;
@@ -214,7 +218,7 @@ pub(crate) fn bring_along(cx: &mut Context, ix: LinkIx, named: &Named) -> bool {
         Named::Functions => {
             let version = board.scripts.libraries_version.load(Ordering::Acquire);
             if std::mem::replace(&mut loaded.libraries_version, version) != version {
-                // Without REPLACE: a library that the node has is the one that it was given last.
+                // Without REPLACE: a library that the node already has is the one that it got last.
                 let libraries = board.scripts.libraries();
                 libraries.iter().for_each(|code| load(cx, ix, &[b"FUNCTION", b"LOAD", code]));
             }
@@ -223,7 +227,7 @@ pub(crate) fn bring_along(cx: &mut Context, ix: LinkIx, named: &Named) -> bool {
     }
 }
 
-/// Queues a request of ours, whose reply is for nobody: if it fails, the client's own request tells.
+/// Queues a request of shardis without an owner for its reply. If loading fails, the client's own request fails.
 fn load(cx: &mut Context, ix: LinkIx, args: &[&[u8]]) {
     let mut bytes = cx.engine.pool.take();
     encode::request(&mut bytes, args);
@@ -231,8 +235,8 @@ fn load(cx: &mut Context, ix: LinkIx, args: &[&[u8]]) {
     cx.engine.pool.give(bytes);
 }
 
-/// As [`bring_along`], where we were wrong about what a node has. Which one is not known here: the request may have
-/// been redirected to it. So no link counts as one that has loaded it.
+/// Loads like [`bring_along`], after a node turned out to lack a script. The request may have been redirected, so
+/// that node is unknown. Hence the script counts as missing on all links.
 fn bring_again(cx: &mut Context, ix: LinkIx, named: &Named) -> bool {
     for link in &mut cx.engine.links {
         match named {
@@ -243,8 +247,8 @@ fn bring_again(cx: &mut Context, ix: LinkIx, named: &Named) -> bool {
     bring_along(cx, ix, named)
 }
 
-/// Notes what `command` does to scripts, before it goes to all shards as `parts`: what is to be gone must not be
-/// loaded again behind it. Returns the library that is to be kept if all shards take it.
+/// Notes the effect of `command` on scripts, before its `parts` go to all shards. A script that is being deleted must
+/// not be loaded again behind it. Returns the library to keep if all shards accept it.
 pub(crate) fn note_scripts(
     cx: &mut Context,
     command: &Command,
@@ -263,17 +267,17 @@ pub(crate) fn note_scripts(
             return Some(Library { name: library_name(code)?.to_vec(), code: code.to_vec() });
         }
         "function|delete" => scripts.forget_library(request.arg(2)),
-        // What is in a dump cannot be read here.
+        // A dump cannot be read here.
         "function|flush" | "function|restore" => scripts.forget_libraries(),
         _ => {}
     }
     None
 }
 
-/// How a node begins that does not have the script: all of what Redis and Valkey say alike, so that a script that ends
-/// with an error of its own is not taken for one that did not run.
+/// The beginning of a node's error for a missing script: all of the text that Redis and Valkey share. A script that
+/// fails with an error of its own must not be mistaken for one that did not run.
 const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script.";
-/// What a node says that does not have the function.
+/// A node's error for a missing function.
 const FUNCTION_NOT_FOUND: &[u8] = b"-ERR Function not found\r\n";
 
 #[cfg(test)]

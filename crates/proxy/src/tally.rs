@@ -1,35 +1,35 @@
-//! What a worker counts for each command and for each kind of error: `commandstats` and `errorstats` of INFO.
+//! Counts of a worker for each command and for each kind of error: `commandstats` and `errorstats` of INFO.
 //!
-//! On the path of a request this is one place in an array and a few sums; the time comes from instants that are known
-//! anyway. It is the time from queueing a request for a node to its reply, as seen here: what the client waits for, and
-//! not what the node works. What is answered here counts as 0.
+//! On the path of a request, counting costs one array access and a few sums. The time comes from instants that the
+//! worker knows anyway. A command's time runs from queueing the request for a node to the arrival of the reply. The
+//! client waits that long, and the node works for less. A request that shardis answers itself counts as 0.
 
 use crate::reading::ReadFrom;
 use command::Number;
 
-/// What is counted for one command.
+/// Counts of one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Row {
-    /// Requests that were carried out or sent on.
+    /// Requests that shardis answered or sent to a node.
     pub calls: u64,
     /// Time from queueing to reply, in microseconds.
     pub usec: u64,
-    /// Requests that we refused.
+    /// Requests that shardis refused.
     pub rejected: u64,
-    /// Requests that were carried out, with an error as the reply.
+    /// Requests that ran and got an error as the reply.
     pub failed: u64,
 }
 
-/// What became of the reads, or parts of reads, that one policy decided over.
+/// Results of the decisions of one policy, about reads or parts of reads.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ReadRow {
-    /// They went to a replica.
+    /// Reads that went to a replica.
     pub replica: u64,
-    /// To the primary, as the policy wants it.
+    /// Reads that went to the primary, as the policy prefers.
     pub primary: u64,
-    /// To the primary, for no fit replica was known to have what the client itself had written.
+    /// Reads that went to the primary, because no fit replica was known to have the client's own writes.
     pub own_write: u64,
-    /// To the primary, or nowhere, since no replica was fit.
+    /// Reads that were refused or went to the primary, because no replica was fit.
     pub fallback: u64,
 }
 
@@ -42,15 +42,15 @@ impl ReadRow {
 /// One worker's counts.
 #[derive(Clone, Debug)]
 pub(crate) struct Tally {
-    /// By [`Number::index`].
+    /// Rows by [`Number::index`].
     rows: Vec<Row>,
-    /// By [`ReadFrom`].
+    /// Rows by [`ReadFrom`].
     reads: [ReadRow; ReadFrom::WORDS.len()],
-    /// By the first word of the error.
+    /// Counts by the first word of the error.
     errors: Vec<(Box<[u8]>, u64)>,
 }
 
-/// Kinds of errors that are told apart. A node (or a script on it) can invent any number of them.
+/// Kinds of errors that are counted separately. A node (or a script on it) can invent any number of kinds.
 const ERROR_KINDS_MAX: usize = 128;
 /// The longest first word of an error that counts as its kind.
 const ERROR_KIND_BYTES_MAX: usize = 31;
@@ -63,20 +63,20 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// A request was read. What comes of it is told by the others.
+    /// Counts a request that was read. The other methods count its outcome.
     #[inline]
     pub(crate) fn count_call(&mut self, command: Number) {
         self.rows[command.index()].calls += 1;
     }
 
-    /// The request will be read once more.
+    /// Takes back the count of a request that will be read once more.
     #[cold]
     pub(crate) fn take_back_call(&mut self, command: Number) {
         let row = &mut self.rows[command.index()];
         row.calls = row.calls.saturating_sub(1);
     }
 
-    /// The request was refused here, with `reply`.
+    /// Counts a request that shardis refused with `reply`.
     #[cold]
     pub(crate) fn count_rejected(&mut self, command: Number, reply: &[u8]) {
         let row = &mut self.rows[command.index()];
@@ -85,14 +85,15 @@ impl Tally {
         self.count_error(reply);
     }
 
-    /// The client was answered with an error, which is the whole of what there is to say.
+    /// Counts an error that a client got as the reply.
     #[cold]
     pub(crate) fn count_failed(&mut self, command: Number, reply: &[u8]) {
         self.rows[command.index()].failed += 1;
         self.count_error(reply);
     }
 
-    /// A reply came at `now_us` to what was queued at `queued_us`: the low bits of the microseconds.
+    /// Counts a reply that came at `now_us` to a request that was queued at `queued_us`: the low bits of the
+    /// microseconds.
     #[inline]
     pub(crate) fn count_reply(&mut self, command: Number, queued_us: u32, now_us: u32, reply: &[u8]) {
         self.rows[command.index()].usec += u64::from(now_us.wrapping_sub(queued_us));
@@ -101,7 +102,7 @@ impl Tally {
         }
     }
 
-    /// The kind is the first word, or `ERR`, as in Redis.
+    /// Counts an error by its kind: the first word, or `ERR`, as in Redis.
     pub(crate) fn count_error(&mut self, reply: &[u8]) {
         let line = reply.strip_prefix(b"-").unwrap_or_default();
         let end = line.iter().take(ERROR_KIND_BYTES_MAX).position(|&byte| byte == b' ');
@@ -114,24 +115,24 @@ impl Tally {
         }
     }
 
-    /// What is counted of reads with the policy `from`.
+    /// The counts of reads with the policy `from`.
     pub(crate) fn reads_from(&mut self, from: ReadFrom) -> &mut ReadRow {
         &mut self.reads[from as usize]
     }
 
-    /// Begins anew.
+    /// Sets all counts to zero.
     pub(crate) fn clear(&mut self) {
         *self = Tally::default();
     }
 
-    /// Takes over what `other` counted.
+    /// Replaces all counts by those of `other`.
     pub(crate) fn copy_from(&mut self, other: &Tally) {
         self.rows.copy_from_slice(&other.rows);
         self.reads = other.reads;
         self.errors.clone_from(&other.errors);
     }
 
-    /// Adds what `other` counted.
+    /// Adds the counts of `other`.
     pub(crate) fn add(&mut self, other: &Tally) {
         for (sum, row) in self.rows.iter_mut().zip(&other.rows) {
             sum.calls += row.calls;
@@ -153,20 +154,20 @@ impl Tally {
         }
     }
 
-    /// The commands that came at all, in the order of the table, by name.
+    /// The commands with requests, by name, in the order of the table.
     pub(crate) fn commands(&self) -> impl Iterator<Item = (&'static str, &Row)> {
         Number::named()
             .map(|(number, name)| (name, &self.rows[number.index()]))
             .filter(|(_, row)| row.calls + row.rejected > 0)
     }
 
-    /// What became of reads, by the policies that decided over any.
+    /// The counts of reads, by the policies that decided over any.
     pub(crate) fn reads(&self) -> impl Iterator<Item = (&'static str, &ReadRow)> {
         let all = ReadFrom::WORDS.iter().map(|(word, from)| (*word, &self.reads[*from as usize]));
         all.filter(|(_, row)| row.total() > 0)
     }
 
-    /// The kinds of errors in the order of the alphabet.
+    /// The kinds of errors in alphabetical order.
     pub(crate) fn errors(&self) -> Vec<(&[u8], u64)> {
         let mut errors: Vec<_> = self.errors.iter().map(|(kind, count)| (&**kind, *count)).collect();
         errors.sort();

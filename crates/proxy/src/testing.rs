@@ -1,4 +1,5 @@
-//! A core with hands: what tests of this crate drive it with. No network, no clock; nodes say what the test says.
+//! A core with hands, which drives the tests of this crate. There is no network and no clock; the test writes the
+//! replies of nodes.
 
 use crate::cross_slot::remedy::Remedy;
 use crate::link::profile::Profile;
@@ -14,32 +15,33 @@ use store::Scratch;
 use topology::{NodeSpec, ShardId, ShardSpec, Topology, TopologySpec, parse_nodes};
 use users::{Registry, Users};
 
-/// A proxy, and all that went out of it.
+/// A proxy and all its output.
 pub(crate) struct Rig {
     pub proxy: Proxy,
     pub now: Instant,
-    /// What each connection was sent and the test has not taken yet.
+    /// Bytes sent to each connection that the test has not taken yet.
     sent: BTreeMap<ConnId, Vec<u8>>,
-    /// The shared connection to each node, once it was asked for. At first, shards and nodes have the same numbers.
+    /// The shared link to each node, once the core asked for it. At first, shards and nodes have the same numbers.
     nodes: BTreeMap<u32, ConnId>,
-    /// Further connections in the order in which they were asked for, with their nodes.
+    /// Further links in the order in which the core asked for them, with their nodes.
     pinned: Vec<(u32, ConnId)>,
-    /// Connections that were closed from inside.
+    /// Connections that the core closed.
     closed: Vec<ConnId>,
     paused: Vec<ConnId>,
     /// Connections that take no bytes.
     stuck: Vec<ConnId>,
-    /// How many clients have come; their ports are counted from [`FIRST_PORT`].
+    /// The number of clients so far. Their ports are counted from [`FIRST_PORT`].
     clients: u16,
 }
 
 /// The port of the first client.
 const FIRST_PORT: u16 = 50_000;
-/// Where all clients have connected to.
+/// The address that all clients connect to.
 const LOCAL: &str = "127.0.0.1:6379";
 
 impl Rig {
-    /// Over `shards` shards, whose nodes have not answered yet. Keys `0`, `1`, … of [`Rig::key`] live on them.
+    /// A rig over `shards` shards, whose nodes have not answered yet. The keys `0`, `1`, … of [`Rig::key`] belong to
+    /// these shards.
     pub(crate) fn connecting(shards: usize, limits: Limits) -> Rig {
         Rig::of_worker(shards, limits, Settings::default(), &Arc::new(Board::new(1)))
     }
@@ -49,7 +51,7 @@ impl Rig {
         Rig::over(&nodes.join(","), limits, settings, board)
     }
 
-    /// Over the nodes of `list`, none of which has answered yet.
+    /// A rig over the nodes of `list`, none of which has answered yet.
     pub(crate) fn over(list: &str, limits: Limits, settings: Settings, board: &Arc<Board>) -> Rig {
         let nodes = parse_nodes(list).expect("valid");
         let topology = Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid");
@@ -70,7 +72,7 @@ impl Rig {
         rig
     }
 
-    /// Over `shards` shards whose nodes have said PONG.
+    /// A rig over `shards` shards whose nodes have said PONG.
     pub(crate) fn ready(shards: usize) -> Rig {
         Rig::ready_with(shards, Limits::default())
     }
@@ -81,20 +83,20 @@ impl Rig {
         rig
     }
 
-    /// As [`Rig::ready`], for an operator who may administer the nodes.
+    /// A rig like [`Rig::ready`], for an operator who may administer the nodes.
     pub(crate) fn ready_for_admin(shards: usize) -> Rig {
         let settings = Settings { allow_admin: true, ..Settings::default() };
         Rig::ready_as(shards, Limits::default(), settings)
     }
 
-    /// As [`Rig::ready`], with other limits and settings.
+    /// A rig like [`Rig::ready`], with other limits and settings.
     pub(crate) fn ready_as(shards: usize, limits: Limits, settings: Settings) -> Rig {
         let mut rig = Rig::of_worker(shards, limits, settings, &Arc::new(Board::new(1)));
         (0..shards as u32).for_each(|shard| rig.bring_up(shard));
         rig
     }
 
-    /// As [`Rig::ready`], with the users of the ACL file `users`.
+    /// A rig like [`Rig::ready`], with the users of the ACL file `users`.
     pub(crate) fn ready_with_users(shards: usize, users: &str) -> Rig {
         let settings = Settings { registry: registry(users), ..Settings::default() };
         let mut rig = Rig::of_worker(shards, Limits::default(), settings, &Arc::new(Board::new(1)));
@@ -102,7 +104,7 @@ impl Rig {
         rig
     }
 
-    /// As [`Rig::workers`], with the users of the ACL file `users`.
+    /// Rigs like [`Rig::workers`], with the users of the ACL file `users`.
     pub(crate) fn workers_with_users(workers: usize, users: &str) -> (Vec<Rig>, Arc<Registry>) {
         let (board, registry) = (Arc::new(Board::new(workers)), registry(users));
         let settings =
@@ -113,19 +115,20 @@ impl Rig {
         (rigs, registry)
     }
 
-    /// Over one shard, whose node is told `credentials`; it has not answered yet.
+    /// A rig over one shard, whose node gets `credentials` and has not answered yet.
     pub(crate) fn connecting_as(credentials: Credentials) -> Rig {
         let settings = Settings { credentials, ..Settings::default() };
         Rig::of_worker(1, Limits::default(), settings, &Arc::new(Board::new(1)))
     }
 
-    /// Over `shards` shards, whose nodes decide who clients are and have not answered yet; they are told `credentials`.
+    /// A rig over `shards` shards, whose nodes authenticate the clients. The nodes get `credentials` and have not
+    /// answered yet.
     pub(crate) fn passing(shards: usize, limits: Limits, credentials: Credentials) -> Rig {
         let settings = Settings { authority: Authority::Nodes, credentials, ..Settings::default() };
         Rig::of_worker(shards, limits, settings, &Arc::new(Board::new(1)))
     }
 
-    /// All connections to nodes that were asked for and are still there, and where they go.
+    /// All links that the core asked for and that still exist, with their nodes.
     pub(crate) fn conns(&self) -> Vec<(u32, ConnId)> {
         let shared = self.nodes.iter().map(|(node, conn)| (*node, *conn));
         shared.chain(self.pinned.iter().copied()).filter(|(_, conn)| !self.closed.contains(conn)).collect()
@@ -142,8 +145,8 @@ impl Rig {
         rigs
     }
 
-    /// Over a cluster of `shards` shards, whose nodes have said PONG. Slots are divided evenly; the nodes listen at ports
-    /// 7000, 7001, …
+    /// A rig over a cluster of `shards` shards, whose nodes have said PONG. Slots are divided evenly; the nodes
+    /// listen at ports 7000, 7001, …
     pub(crate) fn cluster(shards: usize) -> Rig {
         Rig::cluster_as(shards, Settings::default())
     }
@@ -155,13 +158,13 @@ impl Rig {
         rig
     }
 
-    /// The cluster's map is another: the ports of the primaries are 7000 and this, and these are their slots.
+    /// Replaces the cluster's map. A primary is given by the offset of its port from 7000, and by its slots.
     pub(crate) fn remap(&mut self, primaries: &[(u32, Vec<RangeInclusive<u16>>)]) {
         let present = &self.proxy.core.cx.engine.topology;
         self.adopt(cluster(Some(present), present.epoch() + 1, primaries));
     }
 
-    /// The node of `shard` takes the connection that was asked for and says PONG.
+    /// Connects the link to the node of `shard`; the node says PONG.
     pub(crate) fn bring_up(&mut self, shard: u32) {
         let conn = self.nodes[&shard];
         self.event(Event::Connected { conn });
@@ -170,7 +173,7 @@ impl Rig {
         self.show_role(conn);
     }
 
-    /// Says that the node at the other end of `conn` is a primary, if it was asked.
+    /// Says that the node at the other end of `conn` is a primary, if the core asked.
     fn show_role(&mut self, conn: ConnId) {
         if self.sent.get(&conn).is_some_and(|sent| sent == b"*1\r\n$4\r\nROLE\r\n") {
             self.sent.remove(&conn);
@@ -178,12 +181,13 @@ impl Rig {
         }
     }
 
-    /// The last connection that was asked for beside the shared ones is made and says PONG. It goes to `shard`.
+    /// Connects the newest link beside the shared ones, which goes to `shard`; the node says PONG.
     pub(crate) fn bring_up_pinned(&mut self, shard: u32) -> ConnId {
         self.bring_up_greeted(shard, "*1|$4|PING|", "+PONG|")
     }
 
-    /// The same, for a connection that begins with `greeting`, which its node answers with `replies`.
+    /// Connects a link like [`Rig::bring_up_pinned`]. The link begins with `greeting`, which its node answers with
+    /// `replies`.
     pub(crate) fn bring_up_greeted(&mut self, shard: u32, greeting: &str, replies: &str) -> ConnId {
         self.pass(Duration::ZERO);
         self.proxy.handle_timeouts(self.now);
@@ -197,7 +201,7 @@ impl Rig {
         conn
     }
 
-    /// All connections that were asked for beside the shared ones are made and say PONG: in that order.
+    /// Connects all links beside the shared ones, in the order in which the core asked for them; the nodes say PONG.
     pub(crate) fn bring_up_all_pinned(&mut self) -> Vec<ConnId> {
         self.proxy.handle_timeouts(self.now);
         self.perform();
@@ -210,17 +214,17 @@ impl Rig {
         conns
     }
 
-    /// The connection that was asked for last beside the shared ones, if it is still there.
+    /// The newest link beside the shared ones, if it still exists.
     pub(crate) fn last_pinned(&self) -> Option<ConnId> {
         self.pinned.last().map(|(_, conn)| *conn).filter(|conn| !self.closed.contains(conn))
     }
 
-    /// Whether something was sent to `conn` that the test has not taken.
+    /// Whether the core sent bytes to `conn` that the test has not taken.
     pub(crate) fn has_sent(&self, conn: ConnId) -> bool {
         self.sent.get(&conn).is_some_and(|bytes| !bytes.is_empty())
     }
 
-    /// The pinned connection that has just got something: one that was made before, or a new one, which is brought up.
+    /// The pinned link that has just got bytes: an existing one, or a new one, which is connected.
     pub(crate) fn pinned_now(&mut self) -> ConnId {
         let used = self.pinned.iter().map(|(_, conn)| *conn).find(|conn| self.has_sent(*conn));
         used.unwrap_or_else(|| {
@@ -233,26 +237,26 @@ impl Rig {
         })
     }
 
-    /// The connection to `shard` that is used instead of `old`.
+    /// The link to `shard` that is used instead of `old`.
     pub(crate) fn idle_or_new(&mut self, shard: u32, old: ConnId) -> ConnId {
         let used =
             self.pinned.iter().map(|(_, conn)| *conn).find(|conn| *conn != old && self.has_sent(*conn));
         used.unwrap_or_else(|| self.bring_up_pinned(shard))
     }
 
-    /// `conn` sends `text`, in which `|` stands for CR LF, whatever it is.
+    /// Sends `text` from `conn`, a client or a node. In the text, `|` stands for CR LF.
     pub(crate) fn sends(&mut self, conn: ConnId, text: &str) {
         let bytes = text.replace('|', "\r\n");
         self.event(Event::Received { conn, bytes: bytes.as_bytes() });
     }
 
-    /// From now on `conn` takes bytes again.
+    /// Lets `conn` take bytes again.
     pub(crate) fn unstick(&mut self, conn: ConnId) {
         self.stuck.retain(|stuck| *stuck != conn);
         self.event(Event::Writable { conn });
     }
 
-    /// A key that lives on `shard`.
+    /// A key that belongs to `shard`.
     pub(crate) fn key(&self, shard: u32) -> String {
         let topology = &self.proxy.core.cx.engine.topology;
         (0..)
@@ -261,7 +265,7 @@ impl Rig {
             .expect("found")
     }
 
-    /// Where `key` lives.
+    /// The shard of `key`.
     pub(crate) fn shard_of(&self, key: &str) -> u32 {
         self.proxy.core.cx.engine.topology.shard_of(key.as_bytes()).0
     }
@@ -278,19 +282,19 @@ impl Rig {
         self.proxy.accept(&arrival, self.now).expect("not full")
     }
 
-    /// The client has chosen another profile.
+    /// Changes the profile of the client.
     pub(crate) fn change_profile(&mut self, conn: ConnId, kind: Profile) {
         let Some(Peer::Client(session)) = self.proxy.peers.get_mut(conn) else { panic!("a client") };
         self.proxy.core.cx.change_profile(session, kind);
     }
 
-    /// The client sends `text`, in which `|` stands for CR LF.
+    /// Sends `text` from the client. In the text, `|` stands for CR LF.
     pub(crate) fn client_sends(&mut self, conn: ConnId, text: &str) {
         let bytes = text.replace('|', "\r\n");
         self.event(Event::Received { conn, bytes: bytes.as_bytes() });
     }
 
-    /// From now on the primary of `shard` listens at port 7000 + `node`; the one before may be its replica.
+    /// Makes the node at port 7000 + `node` the primary of `shard`. The former primary may be its replica.
     pub(crate) fn promote(&mut self, shard: u32, node: u32) {
         let present = &self.proxy.core.cx.engine.topology;
         let spec = |node| NodeSpec::tcp("127.0.0.1", 7000 + node as u16);
@@ -301,7 +305,7 @@ impl Rig {
         self.adopt(next);
     }
 
-    /// The topology is another.
+    /// Replaces the topology.
     pub(crate) fn adopt(&mut self, topology: Topology) {
         self.proxy.handle_topology(Arc::new(topology), self.now);
         self.perform();
@@ -309,7 +313,7 @@ impl Rig {
         self.perform();
     }
 
-    /// The node of `shard` sends `text`, in which `|` stands for CR LF.
+    /// Sends `text` from the node of `shard`. In the text, `|` stands for CR LF.
     pub(crate) fn node_sends(&mut self, shard: u32, text: &str) {
         let bytes = text.replace('|', "\r\n");
         let conn = self.nodes[&shard];
@@ -333,17 +337,17 @@ impl Rig {
         }
     }
 
-    /// What `conn` was sent since the last call, with `|` for CR LF.
+    /// The bytes that `conn` was sent since the last call, with `|` for CR LF.
     pub(crate) fn taken(&mut self, conn: ConnId) -> String {
         String::from_utf8_lossy(&self.taken_bytes(conn)).replace("\r\n", "|")
     }
 
-    /// The same as it is.
+    /// The bytes that `conn` was sent since the last call, unchanged.
     pub(crate) fn taken_bytes(&mut self, conn: ConnId) -> Vec<u8> {
         self.sent.remove(&conn).unwrap_or_default()
     }
 
-    /// Whether a connection to the node of `shard` was asked for and waits to be made.
+    /// Whether the core asked for a link to the node of `shard` that is not connected yet.
     pub(crate) fn is_connecting(&self, shard: u32) -> bool {
         matches!(self.proxy.core.cx.engine.links[LinkIx::from_u32(shard)].state, State::Connecting { .. })
     }
@@ -353,12 +357,12 @@ impl Rig {
         self.proxy.core.cx.engine.links[LinkIx::from_u32(shard)].is_ready()
     }
 
-    /// What the node of `shard` was sent since the last call.
+    /// The bytes that the node of `shard` was sent since the last call.
     pub(crate) fn node_got(&mut self, shard: u32) -> String {
         self.taken(self.nodes[&shard])
     }
 
-    /// Whether a connection to `node` was asked for.
+    /// Whether the core asked for a link to `node`.
     pub(crate) fn is_asked_for(&self, node: u32) -> bool {
         self.nodes.contains_key(&node)
     }
@@ -375,7 +379,7 @@ impl Rig {
         self.paused.contains(&conn)
     }
 
-    /// From now on `conn` takes no bytes.
+    /// Lets `conn` take no more bytes.
     pub(crate) fn stick(&mut self, conn: ConnId) {
         self.stuck.push(conn);
     }
@@ -384,14 +388,14 @@ impl Rig {
         std::iter::from_fn(|| self.proxy.poll_notice()).collect()
     }
 
-    /// Forgets connections that are closed, and what was sent over them.
+    /// Forgets closed connections and the bytes sent over them.
     pub(crate) fn forget_closed(&mut self) {
         self.sent.retain(|conn, _| !self.closed.contains(conn));
         self.pinned.retain(|(_, conn)| !self.closed.contains(conn));
         self.closed.retain(|conn| self.nodes.values().any(|shared| shared == conn));
     }
 
-    /// Takes all that is offered and forgets it, without allocating. Returns how many bytes the last one got.
+    /// Takes all output and forgets it, without allocating. Returns how many bytes the last connection got.
     pub(crate) fn drop_sent(&mut self) -> usize {
         let mut last = 0;
         while let Some(action) = self.proxy.poll_action() {
@@ -403,7 +407,7 @@ impl Rig {
         last
     }
 
-    /// Carries out what is to be done, but takes no more than `bytes` of what is to be sent at a time.
+    /// Carries out all actions, but takes at most `bytes` of a connection's output at a time.
     pub(crate) fn send_partly(&mut self, bytes: usize) {
         self.perform_with(bytes);
     }
@@ -420,7 +424,7 @@ impl Rig {
         }
     }
 
-    /// What one turn does.
+    /// Carries out the actions of one turn.
     fn perform_turn(&mut self, bytes_max: usize) {
         while let Some(action) = self.proxy.poll_action() {
             match action {
@@ -464,7 +468,7 @@ pub(crate) fn registry(users: &str) -> Arc<Registry> {
     Arc::new(Registry::new(users, [7; 32], true))
 }
 
-/// Carries the mail between workers until there is none.
+/// Carries the mail between workers until none is left.
 pub(crate) fn deliver_mail(rigs: &mut [Rig]) {
     while let Some((worker, mail)) = rigs.iter_mut().find_map(|rig| rig.proxy.poll_mail()) {
         let rig = &mut rigs[worker];

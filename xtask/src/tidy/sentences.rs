@@ -16,7 +16,6 @@ use super::source::Source;
 #[rustfmt::skip]
 const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/core",
-    "crates/proxy/src/lib",
     "crates/proxy/src/local",
     "crates/proxy/src/login",
     "crates/proxy/src/memory",
@@ -32,10 +31,6 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/redirect",
     "crates/proxy/src/replies",
     "crates/proxy/src/requests",
-    "crates/proxy/src/scan",
-    "crates/proxy/src/scripts",
-    "crates/proxy/src/tally",
-    "crates/proxy/src/testing",
     "crates/proxy/src/tests",
     "crates/proxy/src/topology_update",
     "crates/proxy/src/tracking",

@@ -1,26 +1,26 @@
-//! The cursor of SCAN over many shards: one 64-bit number that needs no state here.
+//! The cursor of SCAN over many shards: one 64-bit number, so that shardis keeps no state for it.
 //!
-//! The shard stands in bits 48 to 62, the node's own cursor below it. Shards are walked one after another; 0 is the
-//! start and the end, as in Redis. A node's cursor stays below its table size (rounded up to a power of two), so 48
-//! bits are enough for 2^48 keys a node; and the number stays positive for clients that read it as signed.
+//! Bits 48 to 62 hold the shard, and the lower bits hold the node's own cursor. The walk goes from one shard to the
+//! next; 0 is the start and the end, as in Redis. A node's cursor stays below its table size (rounded up to a power
+//! of two), so 48 bits suffice for 2^48 keys of a node. The number stays positive for clients that read it as signed.
 
 use topology::ShardId;
 
 const NODE_BITS: u32 = 48;
 const SHARD_BITS: u32 = 15;
 
-/// Where a SCAN goes on.
+/// The place where a SCAN goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cursor {
-    /// The shard that is being walked.
+    /// The present shard.
     pub shard: ShardId,
-    /// The cursor that its node gave.
+    /// The cursor that the shard's node returned.
     pub node: u64,
 }
 
 impl Cursor {
-    /// Reads the cursor as a client sends it, by the rules of C's `strtoul` as Redis applies them: a sign is allowed,
-    /// and a negative number wraps around.
+    /// Reads the cursor of a client by the rules of C's `strtoul`, as Redis does: a sign is allowed, and a negative
+    /// number wraps around.
     pub(crate) fn parse(text: &[u8]) -> Option<Cursor> {
         let (negative, digits) = match text {
             [b'-', digits @ ..] => (true, digits),
@@ -36,7 +36,7 @@ impl Cursor {
         Some(Cursor { shard: ShardId(shard), node: word & ((1 << NODE_BITS) - 1) })
     }
 
-    /// The number that the client sees; `None` if the node's cursor is too large to carry.
+    /// The number that the client sees. `None` if the node's cursor does not fit.
     pub(crate) fn to_word(self) -> Option<u64> {
         if self.node >> NODE_BITS != 0 || self.shard.0 >> SHARD_BITS != 0 {
             return None;
@@ -44,8 +44,8 @@ impl Cursor {
         Some(u64::from(self.shard.0) << NODE_BITS | self.node)
     }
 
-    /// What follows when the node of `self.shard` answered `node`: the same shard, the next of `shards`, or `None` after
-    /// the last.
+    /// The next cursor after the node of `self.shard` returned `node`: in the same shard or the next of `shards`.
+    /// `None` after the last.
     pub(crate) fn next(self, node: u64, shards: impl Iterator<Item = ShardId>) -> Option<Cursor> {
         match node {
             0 => Cursor { shard: ShardId(self.shard.0 + 1), node: 0 }.among(shards),
@@ -53,7 +53,7 @@ impl Cursor {
         }
     }
 
-    /// This cursor if its shard is one of `shards`, or else the start of the next one that is; `None` after the last.
+    /// This cursor if `shards` has its shard, or else the start of the next shard that exists. `None` after the last.
     pub(crate) fn among(self, mut shards: impl Iterator<Item = ShardId>) -> Option<Cursor> {
         let shard = shards.find(|&shard| shard >= self.shard)?;
         Some(if shard == self.shard { self } else { Cursor { shard, node: 0 } })
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_or_is_no_number_is_refused() {
+    fn cursors_that_do_not_fit_or_are_no_number_are_refused() {
         assert_eq!(Cursor { shard: ShardId(0), node: 1 << 48 }.to_word(), None);
         assert_eq!(Cursor { shard: ShardId(1 << 15), node: 0 }.to_word(), None);
         for text in ["", "x", "-", "+-1", "1x", " 1", "18446744073709551616"] {

@@ -1,4 +1,4 @@
-//! Scripts and libraries that are known.
+//! Scripts and libraries that shardis keeps.
 
 use command::{Command, Script};
 use resp::Request;
@@ -10,30 +10,30 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// A script's name: its SHA-1 in lower-case hexadecimal digits.
 pub(crate) type Sha = [u8; 40];
 
-/// What all workers keep.
+/// Scripts and libraries that all workers share.
 #[derive(Debug, Default)]
 pub(crate) struct Scripts {
     pub kept: Mutex<Kept>,
-    /// Counts SCRIPT FLUSH: what was loaded before is not there any more.
+    /// The number of SCRIPT FLUSH: scripts loaded before the last one are gone from the nodes.
     pub flushes: AtomicU64,
-    /// Counts changes of the libraries.
+    /// The number of changes of the libraries.
     pub libraries_version: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     pub bodies: HashMap<Sha, Arc<[u8]>>,
-    /// From the oldest to the newest.
+    /// Names from the oldest to the newest.
     pub order: VecDeque<Sha>,
-    /// Of all bodies.
+    /// Bytes of all bodies.
     pub bytes: usize,
     /// Function libraries by name.
     pub libraries: HashMap<Vec<u8>, Arc<[u8]>>,
-    /// Of all libraries and their names.
+    /// Bytes of all libraries and their names.
     pub library_bytes: usize,
 }
 
-/// What one connection to a node has loaded since it was made.
+/// Scripts and libraries that one link has loaded since it was connected.
 #[derive(Debug, Default)]
 pub(crate) struct Loaded {
     pub scripts: HashSet<Sha>,
@@ -48,10 +48,11 @@ pub(crate) struct Library {
     pub code: Vec<u8>,
 }
 
-/// What a script or a library is counted for beside its text, with its name in two tables: scripts may have a few bytes each.
+/// The cost of a script or a library beside its text, with its name in two tables. A text may be as short as a few
+/// bytes.
 pub(crate) const ENTRY_BYTES: usize = 200;
 
-/// Scripts that one connection is known to have; more, and they are loaded once more.
+/// The limit of scripts that are noted as loaded on one link. Beyond it, all of them are loaded anew.
 pub(crate) const LOADED_MAX: usize = 16 * 1024;
 
 impl Scripts {
@@ -59,7 +60,7 @@ impl Scripts {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Keeps `body`, and as much of what it kept before as takes `bytes_max` with it. Says its name.
+    /// Keeps `body`, and drops the oldest scripts beyond `bytes_max`. Returns the script's name.
     pub(crate) fn keep(&self, body: &[u8], bytes_max: usize) -> Sha {
         let sha = sha_of(body);
         let mut kept = self.lock();
@@ -75,7 +76,8 @@ impl Scripts {
         sha
     }
 
-    /// What `request` names without bringing it along. A script that it brings along is kept.
+    /// The script or function that `request` names without bringing its text. A script that the request brings along
+    /// is kept.
     pub(crate) fn named(&self, script: Script, request: &Request<'_>, bytes_max: usize) -> Option<Named> {
         match script {
             Script::Body => {
@@ -87,7 +89,7 @@ impl Scripts {
         }
     }
 
-    /// Of SCRIPT EXISTS: which of its scripts are brought to a shard that lacks them.
+    /// For each script of SCRIPT EXISTS: whether shardis would load it on a shard that lacks it.
     pub(crate) fn loadable(&self, command: &Command, request: &Request<'_>) -> Vec<bool> {
         if command.name != "script|exists" {
             return Vec::new();
@@ -104,7 +106,7 @@ impl Scripts {
         self.lock().bodies.get(sha).cloned()
     }
 
-    /// SCRIPT FLUSH.
+    /// Forgets all scripts, for SCRIPT FLUSH.
     pub(crate) fn forget(&self) {
         let mut kept = self.lock();
         kept.bodies.clear();
@@ -121,8 +123,8 @@ impl Scripts {
         !self.lock().libraries.is_empty()
     }
 
-    /// All shards have loaded `library`, which takes the place of one of the same name. It is kept if all of them do not take
-    /// more than `bytes_max` then; else its name is returned.
+    /// Keeps `library`, which all shards have loaded, in place of one of the same name. If all libraries would exceed
+    /// `bytes_max` then, the library is not kept, and its name is returned.
     pub(crate) fn keep_library(&self, library: Library, bytes_max: usize) -> Result<(), String> {
         let mut kept = self.lock();
         kept.remove_library(&library.name);
@@ -136,19 +138,19 @@ impl Scripts {
         Ok(())
     }
 
-    /// FUNCTION DELETE.
+    /// Forgets a library, for FUNCTION DELETE.
     pub(crate) fn forget_library(&self, name: &[u8]) {
         self.lock().remove_library(name);
     }
 
-    /// FUNCTION FLUSH.
+    /// Forgets all libraries, for FUNCTION FLUSH.
     pub(crate) fn forget_libraries(&self) {
         let mut kept = self.lock();
         kept.libraries.clear();
         kept.library_bytes = 0;
     }
 
-    /// Bytes of all that is kept, and the same added up anew.
+    /// Bytes of all texts as counted, and the same sum computed anew.
     pub(crate) fn account(&self) -> (usize, usize) {
         let kept = self.lock();
         let bodies: usize = kept.bodies.values().map(|body| counted_bytes(body)).sum();
@@ -158,7 +160,7 @@ impl Scripts {
     }
 }
 
-/// What a script or a library is counted for.
+/// The bytes that a script or a library counts for.
 pub(crate) fn counted_bytes(text: &[u8]) -> usize {
     ENTRY_BYTES + text.len()
 }
@@ -172,14 +174,14 @@ impl Kept {
 }
 
 impl Library {
-    /// Bytes that it holds.
+    /// The bytes that the library counts for.
     pub(crate) fn held_bytes(&self) -> usize {
         self.name.len() + counted_bytes(&self.code)
     }
 }
 
 impl Loaded {
-    /// Forgets what a SCRIPT FLUSH took away.
+    /// Forgets the scripts that a SCRIPT FLUSH has deleted.
     pub(crate) fn catch_up(&mut self, scripts: &Scripts) {
         let flushes = scripts.flushes.load(Ordering::Acquire);
         if self.flushes != flushes || self.scripts.len() > LOADED_MAX {
@@ -204,11 +206,11 @@ pub(crate) fn library_name(code: &[u8]) -> Option<&[u8]> {
     line.split(u8::is_ascii_whitespace).find_map(|word| word.strip_prefix(b"name="))
 }
 
-/// What a request names and its node may miss.
+/// A script or function that a request names and its node may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Named {
     Script(Sha),
-    /// Which library a function belongs to cannot be told, so all are loaded.
+    /// A function. Its library is unknown, so all libraries are loaded.
     Functions,
 }
 
