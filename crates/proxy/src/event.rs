@@ -100,7 +100,7 @@ pub enum Notice {
         /// The name of the key's shard.
         shard: String,
     },
-    /// All shards have loaded a library for which shardis has no memory. Shardis cannot load it again on a node that
+    /// All shards have loaded a library for which shardis has no memory. shardis cannot load it again on a node that
     /// loses it.
     LibraryNotKept {
         /// The library's name: letters, digits and underscores.

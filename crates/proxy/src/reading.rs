@@ -1,27 +1,34 @@
-//! Who answers a read: the primary of its shard, or one of its replicas.
+//! The node that answers a read: the primary of the shard, or one of its replicas.
 //!
 //! ```text
 //!   every 100 ms ─► INFO replication ─► primary:  offset 900, poll 7 ─► points: (7, 900)
-//!                                    └► replica:  offset 950, link up ─► fit; has all that was written before poll 7
+//!                                    └► replica:  offset 950, link up ─► fit; has all writes before poll 7
 //!   a read ─► policy ─► fit replicas ─► those that have this client's own writes ─► one of them, or else the primary
 //! ```
 //!
-//! A replica is fit to be read from while it answers, says that its link to the primary is up, and does not lag by more
-//! than it may. What a client wrote itself it reads from the primary until a replica is known to have it: the primary's
-//! offset, asked for after the write was answered, bounds where the write stands in the stream of changes, and a replica
-//! that has come so far has the write. Offsets of different histories are not compared: a replica that still follows an old
-//! primary may be further on, and never gets what the new one has taken. What nodes do not tell cannot be known: then a
-//! client's own writes are waited for as long as [`crate::Limits::own_write_patience`] says.
+//! A replica is fit to be read from while three things hold:
 //!
-//! Nothing here sends anything; only `replicas.rs` does.
+//! * The replica answers.
+//! * Its link to the primary is up, as the replica reports.
+//! * Its lag stays below the configured maximum.
 //!
-//! A session has a box for this (`Reads`) only if its reads may go to replicas, so others pay for one flag. Each client has the policy
-//! of the listener by which it came: the control thread gives the listener's number along with the socket, and [`Reading`] says what
-//! it means.
+//! A client reads its own writes from the primary until a replica is known to have them. shardis asks the primary for
+//! its offset after the write was answered. So that offset is an upper bound of the write's place in the replication
+//! stream. A replica whose offset is as large has the write.
 //!
-//! A client's own write is known to be at a replica by polls. Each poll has a number. The client remembers how many polls had been
-//! sent when its write was seen to be answered, and the primary's answer to a later one is an offset behind the write. A replica
-//! whose own offset, in the same history (`master_replid`), is as large has the write.
+//! Offsets of different histories are not compared. A replica that still follows an old primary may be further on,
+//! and never gets the writes of the new one. A node may report no offset. Then a client's own writes are read from
+//! the primary for as long as [`crate::Limits::own_write_patience`] says.
+//!
+//! This module sends nothing; only `replicas.rs` does.
+//!
+//! A session has a box for this (`Reads`) only if its reads may go to replicas, so other sessions pay for one flag.
+//! The policy of a client is that of its listener. The control thread hands over the listener's number along with the
+//! socket, and [`Reading`] has the policies.
+//!
+//! Polls show when a replica has a client's own write. Each poll has a number. When shardis sees that the write is
+//! answered, it notes for the client the number of polls so far. The primary's answer to a later poll is an offset
+//! behind the write. A replica has the write when its own offset, in the same history (`master_replid`), is as large.
 
 pub(crate) mod reads;
 pub(crate) mod replicas;
@@ -43,7 +50,7 @@ use std::time::Duration;
 use stdx::Instant;
 use topology::{NodeId, ShardId, Topology};
 
-/// One of those who have the data of a shard, by its place: 0 is the primary, the others are its replicas.
+/// A node with the data of a shard, by its place: 0 is the primary, the others are its replicas.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Reader(u8);
 
@@ -51,7 +58,7 @@ impl Reader {
     const PRIMARY: Reader = Reader(0);
 }
 
-/// So many replicas of a shard are read from at most: a set of readers is one number.
+/// The limit of replicas of a shard that are read from: a set of readers is one number.
 const READERS_MAX: usize = 64;
 
 /// Some of the readers of a shard.
@@ -83,7 +90,7 @@ impl ReaderSet {
         ReaderSet::of(self.iter().filter(|&reader| keeps(reader)))
     }
 
-    /// One of them, of which there is one at least: always the same for the same client and the same set. Numbers of
+    /// One reader of the set, which is not empty. It stays the same for the same client and the same set. Numbers of
     /// clients that share a worker have much in common, so they are mixed first (Knuth's multiplicative hash).
     fn spread(self, client: u64) -> Reader {
         let mixed = client.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32;
@@ -92,106 +99,107 @@ impl ReaderSet {
     }
 }
 
-/// When a client wrote last, in the count of a shard's polls.
+/// The time of a client's last write, in the count of a shard's polls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Written {
-    /// How many times the primary had been asked for its offset when the write was known to be answered.
+    /// The number of polls that the primary had got when the write was known to be answered.
     pub poll: u64,
-    /// When that was.
+    /// The instant at which the write was known to be answered.
     pub at: Instant,
 }
 
-/// Where a read goes.
+/// The destination of a read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Choice {
-    /// To the primary, as the policy wants it.
+    /// The primary, as the policy prefers.
     Primary,
-    /// To this replica.
+    /// This replica.
     Replica(NodeId),
-    /// To the primary, since no replica is fit.
+    /// The primary, since no replica is fit.
     Fallback,
-    /// To the primary, since no fit replica is known to have what the client wrote itself.
+    /// The primary, since no fit replica is known to have the client's own writes.
     OwnWrite,
-    /// Nowhere: only a replica would do, and none is fit.
+    /// No node: the policy admits only replicas, and none is fit.
     Nowhere,
 }
 
-/// Who asks for a reader.
+/// The client that asks for a reader.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Asker {
     pub from: ReadFrom,
-    /// Its number: each keeps to one replica as long as that is fit, so that what it reads does not go back in time.
+    /// The client's number. A client keeps to one replica as long as that replica is fit, so that its reads do not go
+    /// back in time.
     pub client: u64,
     pub written: Option<Written>,
     pub now: Instant,
 }
 
-/// All shards' readers, as one worker knows them.
+/// The readers of all shards, as one worker knows them.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     reading: Reading,
-    /// By shard; empty as long as nobody reads from replicas.
+    /// Readers by shard. The list is empty as long as no client reads from replicas.
     shards: Vec<Watched>,
 }
 
 /// The readers of one shard.
 #[derive(Debug)]
 struct Watched {
-    /// How many times the primary was asked.
+    /// The number of polls of the primary.
     polls: u64,
-    /// They are to be asked then.
+    /// The instant of the next poll.
     poll_at: Instant,
     polled_at: Instant,
-    /// Somebody waits for a replica to have his own writes.
+    /// Whether a client waits for a replica to have its own writes.
     is_awaited: bool,
-    /// Somebody has read since they were asked last.
+    /// Whether a client has read since the last poll.
     is_read: bool,
     /// The history that the offsets belong to.
     history: Option<ReplicationId>,
-    /// Where the primary was when it was asked: poll and offset, both ascending.
+    /// Earlier offsets of the primary: poll and offset, both ascending.
     points: VecDeque<(u64, u64)>,
-    /// So many polls lie between two points at least.
+    /// The smallest number of polls between two points.
     stride: u64,
-    /// Where the primary was when it was asked last.
+    /// The primary's offset at the last poll.
     newest: u64,
-    /// By [`Reader`].
+    /// Members by [`Reader`].
     members: Vec<Member>,
     nearest: Option<NodeId>,
-    /// Since then they are watched.
+    /// The instant since which the readers are watched.
     since: Instant,
-    /// No replica was fit when one was wanted.
+    /// Whether no replica was fit when a read needed one.
     fell_back: bool,
-    /// When slots of another shard came. What clients wrote there its own replicas may not have yet.
+    /// The instant at which the shard got slots of another shard. Its replicas may lack the writes of clients there.
     gained: Option<Written>,
 }
 
-/// One of them.
+/// A reader.
 #[derive(Clone, Copy, Debug, Default)]
 struct Member {
     /// `None` if the shard has no primary now.
     node: Option<NodeId>,
     zone: Zone,
-    /// When it was asked what it has not answered yet.
+    /// The instant of the question that is not answered yet.
     asked_at: Option<Instant>,
-    /// When something else was last seen to come from it meanwhile.
+    /// The instant at which other bytes were last seen to come from the node meanwhile.
     heard_at: Instant,
     report: Option<Report>,
     comeback: Comeback,
-    /// It has all that was written before this poll of the primary.
+    /// The reader has all writes before this poll of the primary.
     confirmed: u64,
-    /// Running mean of its time to answer, in microseconds times 8; 0 if it was never measured.
+    /// Running mean of the node's time to answer, in microseconds times 8; 0 if it was never measured.
     rtt_us_x8: u64,
 }
 
-/// Where a reader is, as far as that matters.
+/// Whether a reader is in the zone of shardis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Zone {
-    /// Nobody has said.
+    /// Neither the operator nor the node has said.
     #[default]
     Unknown,
-    /// The operator says whether it is in our zone.
+    /// The operator has said.
     Said(bool),
-    /// It says so itself (Valkey's `availability-zone`), as long as it is known to be the same process.
+    /// The node has said (Valkey's `availability-zone`). This counts as long as the process is known to be the same.
     Told(bool),
 }
 
@@ -201,30 +209,30 @@ impl Zone {
     }
 }
 
-/// So many points are remembered of one primary. With more, every other is forgotten and fewer are noted, so that
-/// replicas that are seconds behind can be followed too.
+/// The limit of points of one primary. Beyond it, every other point is dropped and fewer are noted, so that replicas
+/// with a lag of seconds can be followed too.
 const POINTS_MAX: usize = 32;
 
-/// What is less than this nearer is noise: a quarter, and at least so much.
+/// The smallest difference in distance that counts. A difference below a quarter is noise as well.
 const NEARER_BY_MIN: Duration = Duration::from_micros(100);
 
 impl Readers {
-    /// Nobody reads from replicas yet.
+    /// No client reads from replicas yet.
     pub(crate) fn new(reading: Reading) -> Readers {
         Readers { reading, shards: Vec::new() }
     }
 
-    /// Where reads of clients that come by `listener` go unless they say otherwise.
+    /// The policy for clients of `listener` that do not choose another.
     pub(crate) fn policy_of(&self, listener: u16) -> ReadFrom {
         self.reading.of(listener)
     }
 
-    /// Whether reads of some listener's clients may go to replicas though no client asks for it.
+    /// Whether the policy of some listener may send reads to replicas without a request of the client.
     pub(crate) fn are_wanted(&self) -> bool {
         self.reading.needs_replicas()
     }
 
-    /// Whether those with the policy `from` may.
+    /// Whether the policy `from` may send reads to replicas.
     pub(crate) fn are_wanted_by(&self, from: ReadFrom) -> bool {
         self.reading.may_leave_primary(from)
     }
@@ -234,7 +242,7 @@ impl Readers {
         !self.shards.is_empty()
     }
 
-    /// From now on the nodes of `topology` are watched. What is known of those that were before is kept.
+    /// Begins to watch the nodes of `topology`. Reports of nodes that stay are kept.
     pub(crate) fn follow(&mut self, topology: &Topology, now: Instant) {
         let mut known = std::mem::take(&mut self.shards);
         known.resize_with(topology.shard_count(), || Watched::new(now));
@@ -263,7 +271,8 @@ impl Readers {
         self.shards = known;
     }
 
-    /// These shards have got slots from others: for their replicas, all in there counts as just written, by everybody.
+    /// Notes that these shards have got slots from others. For their replicas, all keys there count as just written,
+    /// by every client.
     pub(crate) fn note_gains(&mut self, gainers: BTreeSet<ShardId>, now: Instant) {
         for shard in gainers {
             if let Some(watched) = self.shards.get_mut(shard.0 as usize) {
@@ -272,24 +281,24 @@ impl Readers {
         }
     }
 
-    /// How many times the primary of `shard` was asked.
+    /// The number of polls of the primary of `shard`.
     pub(crate) fn polls(&self, shard: ShardId) -> u64 {
         self.shards.get(shard.0 as usize).map_or(0, |watched| watched.polls)
     }
 
-    /// When somebody is to be asked.
+    /// The instant of the next poll of any shard.
     pub(crate) fn deadline(&self) -> Instant {
         self.shards.iter().map(|watched| watched.poll_at).min().unwrap_or(Instant::NEVER)
     }
 
-    /// A replica of `shard` can be asked from now on: nobody is to wait for its turn.
+    /// Polls `shard` at once: a replica can be asked from now on, and no read should wait for the usual time.
     pub(crate) fn hurry(&mut self, shard: ShardId, now: Instant) {
         if let Some(watched) = self.shards.get_mut(shard.0 as usize) {
             watched.poll_at = now;
         }
     }
 
-    /// What `node` of `shard` has told may not be true any more: it may have begun anew, with nothing.
+    /// Doubts the last report of `node` of `shard`: the node may have restarted without data.
     pub(crate) fn suspect(&mut self, shard: ShardId, node: NodeId) {
         if let Some(watched) = self.shards.get_mut(shard.0 as usize)
             && let Some(reader) = watched.reader(node)
@@ -303,14 +312,14 @@ impl Readers {
         }
     }
 
-    /// Whether `node` of `shard` is to be asked where it is.
+    /// Whether `node` of `shard` is to be asked for its zone.
     pub(crate) fn wants_zone_of(&self, (shard, node): (ShardId, NodeId)) -> bool {
         let watched = self.shards.get(shard.0 as usize);
         let member = watched.and_then(|watched| Some(&watched.members[usize::from(watched.reader(node)?.0)]));
         self.reading.uses_zones() && member.is_some_and(|member| member.zone == Zone::Unknown)
     }
 
-    /// `node` of `shard` says that it is in `zone`; nothing, if it does not know.
+    /// Notes the `zone` that `node` of `shard` has reported; empty if the node does not know.
     pub(crate) fn note_zone(&mut self, (shard, node): (ShardId, NodeId), zone: &str) {
         if let Some(watched) = self.shards.get_mut(shard.0 as usize)
             && let Some(reader) = watched.reader(node)
@@ -320,7 +329,7 @@ impl Readers {
         }
     }
 
-    /// The shard whose readers are to be asked by now, which counts as done then; and who of them has answered before.
+    /// The shard whose poll is due, with the nodes that have answered all earlier polls. The poll counts as done.
     pub(crate) fn next_to_poll(&mut self, limits: &Limits, now: Instant) -> Option<(ShardId, Vec<NodeId>)> {
         let due = self.shards.iter().position(|watched| watched.poll_at <= now)?;
         let watched = &mut self.shards[due];
@@ -335,7 +344,7 @@ impl Readers {
         Some((ShardId(due as u32), free.filter_map(|member| member.node).collect()))
     }
 
-    /// `node` of `shard` is asked now. Returns the number of the poll.
+    /// Notes that `node` of `shard` is asked now. Returns the number of the poll.
     pub(crate) fn note_asked(&mut self, shard: ShardId, node: NodeId, now: Instant) -> u64 {
         let Some(watched) = self.shards.get_mut(shard.0 as usize) else { return 0 };
         let Some(Reader(place)) = watched.reader(node) else { return watched.polls };
@@ -344,8 +353,8 @@ impl Readers {
         watched.polls
     }
 
-    /// Notes when something last came from those of `shard` that have not answered yet, as `heard_at` says: their answers may wait
-    /// behind large replies. True if there are any.
+    /// Notes when bytes last came from the nodes of `shard` that owe an answer, as `heard_at` says. Their answers may
+    /// wait behind large replies. Returns whether there are such nodes.
     pub(crate) fn note_heard(
         &mut self,
         shard: ShardId,
@@ -361,7 +370,7 @@ impl Readers {
         any
     }
 
-    /// What `node` of `shard` has answered to `poll`; `None` if that is lost.
+    /// Takes the answer of `node` of `shard` to `poll`; `None` if it is lost.
     pub(crate) fn absorb(
         &mut self,
         (shard, node): (ShardId, NodeId),
@@ -387,7 +396,7 @@ impl Readers {
         watched.confirm();
     }
 
-    /// Where a read of `shard` goes. `admits` says whether a node takes requests at all.
+    /// Chooses the destination of a read of `shard`. `admits` says whether a node takes requests at all.
     pub(crate) fn choose(
         &mut self,
         shard: ShardId,
@@ -407,7 +416,7 @@ impl Readers {
         let fit = replicas.filter(|reader| watched.fitness(reader, &self.reading, limits, asker.now).is_ok());
         let current = fit.filter(|reader| watched.has_writes(reader, asker, limits));
         if !has_primary && self.reading.covers_for_primary {
-            // The best there is: who is known to have all, or is fit, or is there at all.
+            // The best that there is: a replica known to have all writes, or a fit one, or any.
             let best = [current, fit, replicas].into_iter().find(|readers| !readers.is_empty());
             return watched.choice(best.map_or(Reader::PRIMARY, |readers| readers.spread(asker.client)));
         }
@@ -421,13 +430,14 @@ impl Readers {
             () if !admitted.is_empty() || current.is_empty() => {
                 watched.by_policy(asker, admitted, has_primary)
             }
-            // Those that come back are all there are.
+            // All current replicas are in slow start.
             () if has_primary && asker.from.takes_primary() => Choice::Primary,
             () => watched.by_policy(asker, current, has_primary),
         }
     }
 
-    /// Notes whether a replica was fit when one was wanted. If that is news, what is wrong with the first, if anything is.
+    /// Notes whether a replica was fit when a read needed one. If that has changed, returns the fault of the first
+    /// replica.
     pub(crate) fn note_fitness(
         &mut self,
         shard: ShardId,
@@ -436,7 +446,7 @@ impl Readers {
         now: Instant,
     ) -> Option<&'static str> {
         let watched = self.shards.get_mut(shard.0 as usize)?;
-        // Before replicas could be connected to and tell, it is no news that none is fit.
+        // It is no news that no replica is fit before replicas had the time to be connected and to report.
         let is_early = now.since(watched.since) < limits.engine.connect_timeout;
         if watched.fell_back != is_fit || (is_early && !is_fit) {
             return None;
@@ -445,7 +455,7 @@ impl Readers {
         Some(self.unfit_because(shard, limits, now))
     }
 
-    /// Why no replica of `shard` is fit: what is wrong with the first.
+    /// The reason why no replica of `shard` is fit: the fault of the first.
     pub(crate) fn unfit_because(&self, shard: ShardId, limits: &Limits, now: Instant) -> &'static str {
         let Some(watched) = self.shards.get(shard.0 as usize) else { return "the shard has no replica" };
         match watched.fitness(Reader(1), &self.reading, limits, now) {
@@ -475,7 +485,7 @@ impl Watched {
         }
     }
 
-    /// They are asked again so long after the last time at the latest.
+    /// Makes the next poll at most `time` after the last one.
     fn poll_within(&mut self, time: Duration) {
         self.poll_at = self.poll_at.min(self.polled_at + time);
     }
@@ -496,7 +506,7 @@ impl Watched {
         }
     }
 
-    /// Whether `reader` may be read from; else what is wrong.
+    /// Whether `reader` may be read from, or else its fault.
     fn fitness(
         &self,
         reader: Reader,
@@ -526,23 +536,23 @@ impl Watched {
         }
     }
 
-    /// How many bytes of the stream of changes it lacks, as far as both were asked.
+    /// The bytes of the replication stream that the reader lacks, by the last answers of both nodes.
     fn lag_bytes(&self, report: Report) -> Option<u64> {
         Some(self.newest.saturating_sub(self.offset_of(report)?))
     }
 
-    /// Where a replica is in the primary's history, if it tells.
+    /// The offset of a replica in the primary's history, if it reports one.
     fn offset_of(&self, report: Report) -> Option<u64> {
         report.offset.filter(|_| report.history.is_some() && report.history == self.history)
     }
 
-    /// Whether `reader` has come back far enough for the asker.
+    /// Whether the slow start of `reader` has come to the asker.
     fn admits(&self, reader: Reader, asker: Asker, limits: &Limits) -> bool {
         let Member { node, comeback, .. } = self.members[usize::from(reader.0)];
         node.is_some_and(|node| comeback.admits(node, asker.client, limits.slow_start, asker.now))
     }
 
-    /// Whether `reader` has what the asker wrote, or at least had time to get it where nothing else can be known.
+    /// Whether `reader` has the asker's writes. Without offsets, the reader counts as having them after a time.
     fn has_writes(&self, reader: Reader, asker: Asker, limits: &Limits) -> bool {
         let Some(written) = asker.written.max(self.gained) else { return true };
         let member = &self.members[usize::from(reader.0)];
@@ -552,14 +562,15 @@ impl Watched {
         !self.can_know(reader) && asker.now.since(written.at) >= limits.own_write_patience
     }
 
-    /// Whether it can be known what `reader` has: it tells how far it is, and so does the primary, or will when it has answered
-    /// as one. A replica in another history than the primary's, which follows an old one, is known not to have what is written now.
+    /// Whether offsets can show which writes `reader` has: the reader and the primary report them, or the primary has
+    /// not answered yet. A replica that still follows an old primary reports another history than the primary. Such a
+    /// replica is known to lack present writes.
     fn can_know(&self, reader: Reader) -> bool {
         let reports = [Reader::PRIMARY, reader].map(|reader| self.members[usize::from(reader.0)].report);
         reports.iter().flatten().all(|report| report.offset.is_some() && report.history.is_some())
     }
 
-    /// The reader that the policy chooses among the primary, if there is one that takes requests, and `replicas`.
+    /// The reader that the policy chooses from `replicas` and, if it takes requests, the primary.
     fn by_policy(&mut self, asker: Asker, replicas: ReaderSet, has_primary: bool) -> Choice {
         let with_primary = if has_primary { replicas.with(Reader::PRIMARY) } else { replicas };
         let reader = match asker.from {
@@ -583,7 +594,7 @@ impl Watched {
         self.choice(reader)
     }
 
-    /// Who of `readers` answers soonest. It stays the same until another is nearer by more than noise.
+    /// The reader that answers soonest. The choice stays until another is nearer by more than noise.
     fn choose_nearest(&mut self, readers: ReaderSet) -> Reader {
         let rtt = |reader: Reader| self.members[usize::from(reader.0)].rtt_us_x8;
         let measured = readers.filter(|reader| rtt(reader) > 0);
@@ -601,9 +612,9 @@ impl Watched {
         nearest
     }
 
-    /// The primary said at `poll` how far it is.
+    /// Notes the primary's offset at `poll`.
     fn note_point(&mut self, poll: u64, report: Report) {
-        // Whoever is none, or none any more, says nothing of what was written to the one that there is.
+        // The node is not or no longer a primary, so its offset does not bound the writes that the real primary got.
         let (Some(offset), Some(history), true) = (report.offset, report.history, report.is_primary) else {
             return self.forget_points();
         };
@@ -613,9 +624,9 @@ impl Watched {
         }
         self.newest = offset;
         match self.points.back_mut() {
-            // Who has come to this offset has what was written before this poll too.
+            // A replica with this offset has the writes before this poll too.
             Some(last) if last.1 == offset => last.0 = poll,
-            // Within one history that cannot be; who says it may have lost some of it.
+            // Offsets do not shrink within one history. A primary that reports this may have lost writes.
             Some(last) if last.1 > offset => self.points.clear(),
             Some(last) if last.0 + self.stride > poll => {}
             _ => self.points.push_back((poll, offset)),
@@ -635,7 +646,7 @@ impl Watched {
         (self.history, self.stride) = (None, 1);
     }
 
-    /// Finds out what each replica has.
+    /// Updates the writes that each replica is known to have.
     fn confirm(&mut self) {
         for index in 1..self.members.len() {
             let Some(offset) = self.members[index].report.and_then(|report| self.offset_of(report)) else {
@@ -647,7 +658,7 @@ impl Watched {
                 member.confirmed = member.confirmed.max(poll);
             }
         }
-        // What all have is not looked for again.
+        // Points that all replicas have passed are not needed again.
         let all_have = self.members.iter().skip(1).map(|member| member.confirmed).min().unwrap_or_default();
         let has_been = self.points.partition_point(|&(poll, _)| poll < all_have);
         self.points.drain(..has_been);

@@ -9,7 +9,7 @@
 //!        └─────────── once more, if nothing was sent behind it ◄─── NOSCRIPT, function not found ─┘
 //! ```
 //!
-//! A request that fails for a missing script did not run, so shardis may repeat it. Shardis does not repeat it if the
+//! A request that fails for a missing script did not run, so shardis may repeat it. shardis does not repeat it if the
 //! client has sent more behind it, because the later requests would run first.
 //!
 //! 16 MiB of scripts are kept for all workers; the oldest are dropped first. The proxy notes for each link which

@@ -27,7 +27,6 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/proxy",
     "crates/proxy/src/pubsub",
     "crates/proxy/src/questions",
-    "crates/proxy/src/reading",
     "crates/proxy/src/redirect",
     "crates/proxy/src/replies",
     "crates/proxy/src/requests",

@@ -1,4 +1,4 @@
-//! Where reads are wanted to go, and which may go to a replica at all.
+//! Policies for reads, and the commands that may go to a replica at all.
 
 use command::{Carry, Command, Flags};
 use std::collections::BTreeMap;
@@ -6,28 +6,28 @@ use std::fmt;
 use std::str::FromStr;
 use topology::{NodeId, Topology};
 
-/// Where the reads of a client go.
+/// The nodes that answer the reads of a client.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReadFrom {
-    /// To the primary. If it is down, they are refused.
+    /// The primary. If it is down, reads are refused.
     #[default]
     Primary,
-    /// To the primary, and while it is down, to a replica.
+    /// The primary, and while it is down, a replica.
     PreferPrimary,
-    /// To a replica. If none is fit, they are refused.
+    /// A replica. If none is fit, reads are refused.
     Replica,
-    /// To a replica, and while none is fit, to the primary.
+    /// A replica, and while none is fit, the primary.
     PreferReplica,
-    /// To the primary and its replicas alike.
+    /// The primary and its replicas alike.
     Any,
-    /// To whoever answers soonest.
+    /// The node that answers soonest.
     Nearest,
-    /// To a replica of our own zone; else to the primary, if it is there; else as [`ReadFrom::PreferReplica`].
+    /// A replica in the zone of shardis; else the primary, if it is in the zone; else as [`ReadFrom::PreferReplica`].
     Zone,
 }
 
 impl ReadFrom {
-    /// As operators write them, in the order of the variants.
+    /// Names of the policies in the configuration, in the order of the variants.
     pub(crate) const WORDS: [(&'static str, ReadFrom); 7] = [
         ("primary", ReadFrom::Primary),
         ("prefer-primary", ReadFrom::PreferPrimary),
@@ -58,23 +58,24 @@ impl fmt::Display for ReadFrom {
     }
 }
 
-/// What the operator wants of reads.
+/// The operator's settings for reads.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Where they go, unless the listener or the client (READONLY) says otherwise.
+    /// The policy, unless the listener or the client (READONLY) chooses another.
     pub from: ReadFrom,
-    /// Where those of clients go that came by a listener with a policy of its own, by its number.
+    /// Policies of listeners that have their own, by the listener's number.
     pub of_listeners: BTreeMap<u16, ReadFrom>,
-    /// The zone in which we are.
+    /// The zone of shardis.
     pub zone: Option<String>,
-    /// A replica that lacks more bytes of the stream of changes is not read from.
+    /// The largest lag of a replica that is read from, in bytes of the replication stream.
     pub lag_bytes_max: Option<u64>,
-    /// While a primary is down, its replicas are read from, whatever [`Reading::from`] says and whatever they lack.
+    /// Whether replicas answer reads while their primary is down, whatever [`Reading::from`] says and whatever writes
+    /// they lack.
     pub covers_for_primary: bool,
 }
 
 impl ReadFrom {
-    /// Whether a replica is to answer while all are well.
+    /// Whether a replica answers while all nodes are well.
     pub(super) fn wants_replica(self) -> bool {
         !matches!(self, ReadFrom::Primary | ReadFrom::PreferPrimary)
     }
@@ -86,28 +87,28 @@ impl ReadFrom {
 }
 
 impl Reading {
-    /// Where reads of clients go that came by `listener`.
+    /// The policy for clients of `listener`.
     pub(super) fn of(&self, listener: u16) -> ReadFrom {
         self.of_listeners.get(&listener).copied().unwrap_or(self.from)
     }
 
-    /// Whether reads of clients with the policy `from` may go to replicas though no client asks for it.
+    /// Whether the policy `from` may send reads to replicas without a request of the client.
     pub(super) fn may_leave_primary(&self, from: ReadFrom) -> bool {
         from != ReadFrom::Primary || self.covers_for_primary
     }
 
-    /// Whether those of any listener's clients may.
+    /// Whether the policy of any listener may send reads to replicas.
     pub(super) fn needs_replicas(&self) -> bool {
         self.policies().any(|from| self.may_leave_primary(from))
     }
 
-    /// Whether `node` is in our zone, if the operator has said where it is.
+    /// Whether `node` is in the zone of shardis, if the operator has said where the node is.
     pub(super) fn is_ours(&self, topology: &Topology, node: NodeId) -> Option<bool> {
         let zone = topology.node(node).zone.as_ref()?;
         Some(self.zone.as_ref() == Some(zone))
     }
 
-    /// Whether it matters to some listener's clients where nodes are.
+    /// Whether the policy of some listener depends on zones.
     pub(super) fn uses_zones(&self) -> bool {
         self.policies().any(|from| from == ReadFrom::Zone)
     }
@@ -117,8 +118,8 @@ impl Reading {
     }
 }
 
-/// Whether a replica may answer `command`: it only reads, gives the same on every node with the same data, and does not
-/// wait. Cursors are a node's own, as is what it tells of how it keeps a value; PFCOUNT may write.
+/// Whether a replica may answer `command`: it only reads, does not wait, and returns the same on every node with the
+/// same data. Cursors and details of storage differ from node to node, and PFCOUNT may write.
 pub(crate) fn may_read_replica(command: &Command) -> bool {
     let is_carried =
         matches!(command.carry, Carry::Shard | Carry::ShardIf(_) | Carry::Split(_) | Carry::Script(_));

@@ -1,40 +1,40 @@
-//! Where the reads of one client go.
+//! The policy and the recent requests of one client whose reads may go to replicas.
 
 use crate::reading::{ReadFrom, Written};
 use topology::ShardId;
 
-/// What is remembered of a client whose reads may go to replicas.
+/// State of a client whose reads may go to replicas.
 #[derive(Debug)]
 pub(crate) struct Reads {
-    /// Where they go unless it says otherwise: the policy of its listener.
+    /// The policy of the client's listener.
     pub own: ReadFrom,
-    /// Where they go.
+    /// The policy in use.
     pub from: ReadFrom,
-    /// Shards that it has to do with: few of them, so that they are looked through.
+    /// Shards that the client uses: few enough for a linear search.
     pub shards: Vec<OfShard>,
 }
 
-/// What of its requests concerns the order of the next one to a shard.
+/// Earlier requests to a shard that limit where the next one may go.
 #[derive(Debug)]
 pub(crate) struct OfShard {
     pub shard: ShardId,
-    /// The place of its last read that went to a replica.
+    /// The place of the last read that went to a replica.
     pub read_at: Option<u32>,
     pub own_write: OwnWrite,
 }
 
-/// What a client wrote that not every replica may have.
+/// A client's last write, which some replicas may lack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OwnWrite {
     No,
-    /// Its place is not filled yet, as far as is known.
+    /// The write was sent. Its place is not known to be filled.
     Sent(u32),
-    /// It was answered by then.
+    /// The write was answered by then.
     Answered(Written),
 }
 
 impl Reads {
-    /// Of a client whose listener has the policy `own`.
+    /// State of a client whose listener has the policy `own`.
     pub(crate) fn new(own: ReadFrom) -> Reads {
         Reads { own, from: own, shards: Vec::new() }
     }

@@ -1,5 +1,5 @@
-//! Reads that replicas answer: carried there, kept in order with what the same client writes, and asked once more of the
-//! primary if a replica fails. Who answers what is decided in `reading.rs`.
+//! Reads that replicas answer. shardis sends them there and keeps them in order with the writes of the same client.
+//! If a replica fails, shardis asks the primary. `reading.rs` chooses the node.
 //!
 //! ```text
 //!   GET a ─► replica 2            INFO replication ─► primary and replicas, every 100 ms while somebody reads
@@ -7,15 +7,18 @@
 //!   GET a ─► primary, until a replica has the SET
 //! ```
 //!
-//! Commands of one client to one shard run in the order sent, though they go over two connections: what may write waits
-//! until the client's reads in flight at replicas were answered, and a read behind a write goes where the write went.
+//! Commands of one client to one shard run in the order sent, though they go over two links. A possible write waits
+//! until the client's reads in flight at replicas are answered. A read behind a write goes to the primary as the
+//! write did.
 //!
-//! INFO replication is asked for every 100 ms, and every 10 ms while a client waits for its own write.
+//! shardis sends INFO replication every 100 ms, and every 10 ms while a client waits for its own write.
 //!
-//! Links to replicas have a use of their own (`Use::Replica`). Their replies take the unusual way up, where a refusal is seen and the
-//! read is asked again of the primary. Only reads whose bytes are kept are asked again, never what may write. These links belong to
-//! profiles as others do, and begin with `READONLY` in a cluster. A replica that is promoted is connected to anew. One whose connection
-//! was lost is not read from before it has told how it stands: it may have begun anew with nothing.
+//! Links to replicas have a use of their own (`Use::Replica`). Their replies take the slow path, where shardis sees a
+//! refusal and asks the primary. Only reads whose bytes are kept are asked again, and possible writes never are.
+//! These links belong to profiles as others do, and begin with `READONLY` in a cluster.
+//!
+//! When a replica is promoted, shardis makes a new link to it. After a link is lost, its replica is read from only
+//! once it has reported its state: the replica may have restarted without data.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -35,15 +38,15 @@ use resp::Request;
 use stdx::Instant;
 use topology::{NodeId, ShardId};
 
-/// What asks a node where it is, and how far: nodes before 7.0 take one name of a section at most, so it is all.
+/// The request for a node's zone and offset. Nodes before 7.0 take only one section name, so the request has none.
 const INFO: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
-/// What asks a node how far it is.
+/// The request for a node's offset.
 const INFO_REPLICATION: &[u8] = b"*2\r\n$4\r\nINFO\r\n$11\r\nREPLICATION\r\n";
 
-/// Whether a command changes what is read, so that reads must neither overtake it nor miss it.
+/// Whether a command changes data that reads return. Then no read may overtake the command or miss its effect.
 pub(crate) fn may_change(command: &Command) -> bool {
     match command.carry {
-        // Messages are no data.
+        // Messages are not data.
         Carry::Publish(_) | Carry::Here(_) | Carry::Refused(_) => false,
         Carry::Transaction(act) => act == command::Transaction::Execute,
         Carry::Admin(..) => true,
@@ -52,21 +55,21 @@ pub(crate) fn may_change(command: &Command) -> bool {
 }
 
 impl Readers {
-    /// From now on the session's reads go where READONLY (`asked`) or its listener wants them.
+    /// Makes the session's reads follow READONLY (`asked`) or the policy of its listener.
     pub(crate) fn set_reads(&mut self, cx: &mut Context, session: &mut Session, asked: bool) {
         let has_replicas = cx.engine.topology.shards().iter().any(|shard| !shard.replicas.is_empty());
         if !has_replicas && !cx.engine.topology.is_discovered() {
-            // Libraries for Redis Cluster say READONLY as a matter of course: nothing is watched for that.
+            // Libraries for Redis Cluster always send READONLY. Without replicas, nothing is watched for it.
             return;
         }
-        // Whoever has anything else has had something remembered from the beginning.
+        // A client with a policy other than the primary's has had its state from the beginning.
         let own = session.features.reads.as_ref().map_or(ReadFrom::Primary, |reads| reads.own);
         let from = match own {
             ReadFrom::Primary | ReadFrom::PreferPrimary if asked => ReadFrom::PreferReplica,
             from => from,
         };
         if !asked && !self.are_wanted_by(from) {
-            // What it has sent to replicas must not be overtaken by what it sends next.
+            // The next requests must not overtake those in flight at replicas.
             if session.features.reads.take().is_some() {
                 session.turn();
             }
@@ -76,7 +79,7 @@ impl Readers {
         session.features.reads.get_or_insert_with(|| Box::new(Reads::new(own))).from = from;
     }
 
-    /// Begins to watch replicas, if that was not done yet.
+    /// Begins to watch replicas, if they are not watched yet.
     pub(crate) fn watch_readers(&mut self, cx: &mut Context) {
         if !self.are_watched() {
             self.follow(&cx.engine.topology, cx.engine.now);
@@ -84,7 +87,7 @@ impl Readers {
         }
     }
 
-    /// Chooses who answers each part. `None` if all of them go to primaries, as they would anyway.
+    /// Chooses the node for each part. `None` if all parts go to primaries, as without replicas.
     pub(crate) fn choose_readers(
         &mut self,
         cx: &mut Context,
@@ -113,7 +116,7 @@ impl Readers {
         any.then_some(Ok(()))
     }
 
-    /// Where a read of `shard` goes, and counts it.
+    /// Chooses the destination of a read of `shard`, and counts the choice.
     pub(crate) fn choose_reader(
         &mut self,
         cx: &mut Context,
@@ -129,7 +132,7 @@ impl Readers {
         let primary = cx.engine.topology.shard(shard).primary;
         let link = |id: NodeId| profiles.link(ProfileId::FIRST, id).map(|ix| &links[ix]);
         let admits = |id: NodeId| {
-            // A primary whose connection is being replaced is not down: requests wait for the other.
+            // A primary whose link is being replaced is not down: requests wait for the new link.
             link(id)
                 .is_some_and(|it| it.is_ready() || Some(id) == primary && it.admit(&cx.engine.limits).is_ok())
         };
@@ -143,7 +146,7 @@ impl Readers {
         count_choice(cx, from, choice)
     }
 
-    /// Tells the log when reads cannot go to a replica of `shard`, and when they can again.
+    /// Logs when reads of `shard` begin to find no fit replica, and when they find one again.
     fn tell_of_fitness(&mut self, cx: &mut Context, shard: ShardId, choice: Choice) {
         let is_fit = match choice {
             Choice::Replica(_) => true,
@@ -165,7 +168,7 @@ impl Readers {
         cx.engine.not_sent(shard, &format!("no replica is readable: {reason}"))
     }
 
-    /// Asks those whose turn it is how far they are.
+    /// Sends the polls that are due.
     pub(crate) fn poll_readers(&mut self, cx: &mut Context) {
         cx.engine.asking = Number::NONE;
         while let Some((shard, nodes)) = self.next_to_poll(&cx.limits, cx.engine.now) {
@@ -185,7 +188,7 @@ impl Readers {
         }
     }
 
-    /// A node has answered how far it is, or will not.
+    /// Takes the answer to a poll, or its loss.
     pub(crate) fn absorb_poll(&mut self, cx: &mut Context, ticket: Ticket, outcome: &Outcome<'_>) {
         let poll = u64::from(ticket.conn.generation) << 32 | u64::from(ticket.conn.index);
         let who = (ShardId(ticket.part), NodeId(ticket.place));
@@ -204,7 +207,7 @@ impl Readers {
     }
 }
 
-/// The connection of `profile` to the replica `id`, if it takes requests.
+/// The link of `profile` to the replica `id`, if it takes requests.
 pub(crate) fn reader_link(cx: &mut Context, profile: ProfileId, id: NodeId) -> Option<LinkIx> {
     let node = cx.link_in(profile, id).ok()?;
     cx.admit_on(node).ok().map(|()| node)
@@ -230,7 +233,8 @@ fn count_choice(cx: &mut Context, from: ReadFrom, choice: Choice) -> Choice {
     choice
 }
 
-/// What the session sends now may write: its next reads of that shard, or of all if it cannot be told, must see it.
+/// Notes a possible write of the session: its next reads of that shard must see the write. If the shard is unknown,
+/// this holds for all shards.
 pub(crate) fn note_write(
     cx: &mut Context,
     session: &mut Session,
@@ -245,15 +249,15 @@ pub(crate) fn note_write(
     }
 }
 
-/// The same, of all shards.
+/// Notes possible writes of the session to all shards.
 pub(crate) fn note_own_writes(cx: &mut Context, session: &mut Session) {
     if session.features.reads.is_some() {
         cx.engine.topology.all_shards().for_each(|shard| note_own_write(session, shard));
     }
 }
 
-/// Takes the reads in flight on the connection `ix` away from it, if it goes to a replica and their bytes are kept:
-/// the primary can answer them too.
+/// Takes the reads in flight off the link `ix`, if it goes to a replica and their bytes are kept. The primary can
+/// answer them too.
 pub(crate) fn rescue_reads(cx: &mut Context, ix: LinkIx) -> Vec<Retry> {
     let link = &mut cx.engine.links[ix];
     if link.used_by != Use::Replica {
@@ -269,38 +273,38 @@ pub(crate) fn rescue_reads(cx: &mut Context, ix: LinkIx) -> Vec<Retry> {
     rescued
 }
 
-/// The node of `shard`, its primary, has failed.
+/// Notes that the primary of `shard` has failed.
 pub(crate) fn note_node_failure(cx: &mut Context, shard: ShardId) {
     if let Some(ejection) = &mut cx.node_health.ejection {
         ejection.note_failure(shard, cx.engine.now);
     }
 }
 
-/// It answers.
+/// Notes that the primary of `shard` has answered.
 pub(crate) fn note_node_answer(cx: &mut Context, shard: ShardId) {
     if let Some(ejection) = &mut cx.node_health.ejection {
         ejection.note_answer(shard, cx.engine.now);
     }
 }
 
-/// Whether `ticket` is of a client's read. Others may be in flight to a replica that is about to become a primary; what may
-/// have written is never asked again.
+/// Whether `ticket` is of a client's read. Other requests may be in flight to a replica that is about to become a
+/// primary. A possible write is never asked again.
 fn is_read_of_client(ticket: &Ticket) -> bool {
     let is_it = |&(number, _): &(Number, &Command)| number.index() == ticket.command.index();
     let reads = || command::numbered().find(is_it).is_some_and(|(_, command)| may_read_replica(command));
     ticket.owner == Owner::Client && ticket.kept.is_kept() && reads()
 }
 
-/// Whether a replica's reply to what a client reads says that it cannot answer. Of writes, which come to a node that is about
-/// to become a primary, `redirect.rs` takes care.
+/// Whether a replica's reply to a client's read says that the replica cannot answer. `redirect.rs` handles writes,
+/// which go to a node that is about to become a primary.
 pub(crate) fn is_turned_away(ticket: &Ticket, reply: &[u8]) -> bool {
     let words = [&b"-LOADING "[..], b"-MASTERDOWN ", b"-MOVED ", b"-CLUSTERDOWN "];
     words.iter().any(|word| reply.starts_with(word)) && is_read_of_client(ticket)
 }
 
 impl Readers {
-    /// Whether the reply on the connection `ix` says that this replica cannot answer: then the primary is asked, and the
-    /// replica is not until it has told how it stands.
+    /// Whether the reply on the link `ix` says that this replica cannot answer. Then the primary is asked, and the
+    /// replica gets no reads until it has reported its state.
     pub(crate) fn handle_turned_away(
         &mut self,
         cx: &mut Context,
@@ -317,14 +321,14 @@ impl Readers {
         let Some(read) = read else { return false };
         let (shard, id) = (link.shard, link.node);
         self.suspect(shard, id);
-        // It may not be a replica of this shard any more.
+        // The node may not be a replica of this shard any more.
         cx.wish(None);
         ask_primary(cx, vec![read]);
         true
     }
 }
 
-/// Asks the primary what a replica did not answer.
+/// Asks the primary for reads that a replica did not answer.
 pub(crate) fn ask_primary(cx: &mut Context, reads: Vec<Retry>) {
     for Retry { profile, shard, ticket, request } in reads {
         let Ticket { conn, place, part, owner, command, kept, .. } = ticket;
@@ -339,8 +343,8 @@ pub(crate) fn ask_primary(cx: &mut Context, reads: Vec<Retry>) {
     }
 }
 
-/// What is late on the connection `ix`, which goes to a replica, is asked of the primary, if it can be. What the replica
-/// says to it yet is for nobody.
+/// Ends a late request on the link `ix`, which goes to a replica. A read is sent to the primary, and the replica's
+/// late reply to it is discarded.
 pub(crate) fn expire_read(cx: &mut Context, ix: LinkIx) {
     let link = &mut cx.engine.links[ix];
     let request = link.kept_late_request();
@@ -357,8 +361,11 @@ pub(crate) fn expire_read(cx: &mut Context, ix: LinkIx) {
     }
 }
 
-/// Whether its reads must see what only the primary may have: its transaction depends on what it reads, or it is told
-/// when that changes, or it reads over a connection of its own.
+/// Whether the session's reads must go to primaries:
+///
+/// * its transaction depends on them,
+/// * shardis notifies it when the data change, or
+/// * it reads over a link of its own.
 pub(crate) fn reads_must_be_fresh(session: &Session) -> bool {
     let is_tracking =
         session.features.subscribed.as_ref().is_some_and(|subscribed| subscribed.tracking.is_some());
@@ -371,7 +378,7 @@ pub(crate) fn has_reads_in_flight(session: &Session) -> bool {
     reads.filter_map(|of_shard| of_shard.read_at).any(|place| session.replies.has_place(place))
 }
 
-/// The request that is carried out reads from a replica of `shard`.
+/// Notes that the present request reads from a replica of `shard`.
 pub(crate) fn note_replica_read(session: &mut Session, shard: ShardId) {
     let place = session.replies.next_place();
     if let Some(reads) = &mut session.features.reads {
@@ -379,7 +386,7 @@ pub(crate) fn note_replica_read(session: &mut Session, shard: ShardId) {
     }
 }
 
-/// The request that is carried out may write to `shard`.
+/// Notes that the present request may write to `shard`.
 fn note_own_write(session: &mut Session, shard: ShardId) {
     let place = session.replies.next_place();
     if let Some(reads) = &mut session.features.reads {
@@ -387,7 +394,7 @@ fn note_own_write(session: &mut Session, shard: ShardId) {
     }
 }
 
-/// The request at `place` goes to `shard`, where nobody expected that: it may write there.
+/// Notes that the request at `place` goes to `shard` unexpectedly, and may write there.
 pub(crate) fn note_sent_elsewhere(session: &mut Session, shard: ShardId, place: u32) {
     let Some(mut reads) = session.features.reads.take() else { return };
     let own_write = &mut reads.of_shard(shard).own_write;
@@ -399,8 +406,8 @@ pub(crate) fn note_sent_elsewhere(session: &mut Session, shard: ShardId, place: 
     session.features.reads = Some(reads);
 }
 
-/// Where its reads go, and when it wrote to `shard` last; `None` while a write of it is in flight there. `polls` is how
-/// many times the primary was asked.
+/// The policy of the client, and its last write to `shard`. `None` while a write of it is in flight there. `polls` is
+/// the number of polls of the primary.
 fn own_write(
     session: &mut Session,
     shard: ShardId,

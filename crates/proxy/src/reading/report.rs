@@ -1,24 +1,24 @@
-//! What a node tells of its replication: the reply to `INFO replication`.
+//! A node's report of its replication: the reply to `INFO replication`.
 
-/// Names the history that offsets belong to: 40 hexadecimal digits.
+/// The name of the history that offsets belong to: 40 hexadecimal digits.
 pub(crate) type ReplicationId = [u8; 40];
 
-/// What a node said of itself.
+/// A node's report about itself.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Report {
-    /// It has no primary itself.
+    /// Whether the node has no primary of its own.
     pub is_primary: bool,
-    /// A replica's connection to its primary is there, and it has all the data that it needs to begin with.
+    /// Whether a replica is linked to its primary and its first synchronisation is complete.
     pub link_is_up: bool,
-    /// How far in the stream of changes it is, if it tells.
+    /// The node's offset in the replication stream, if it reports one.
     pub offset: Option<u64>,
-    /// Which stream.
+    /// The history of the stream.
     pub history: Option<ReplicationId>,
 }
 
 impl Report {
-    /// Reads what a node has answered. One that does not tell (since it may not: an ACL) counts as a replica of which
-    /// nothing is known but that it lives.
+    /// Reads the reply of a node. A node that may not report (because of an ACL) counts as a replica that is linked,
+    /// without further knowledge.
     pub(crate) fn parse(reply: &[u8]) -> Report {
         let unknown = Report { link_is_up: true, ..Report::default() };
         let text = String::from_utf8_lossy(reply);
@@ -35,8 +35,8 @@ impl Report {
     }
 }
 
-/// The zone that a node tells in `reply` to an INFO of all that there is by default, which Valkey has since 8.0 in the
-/// section of the server. Empty if it does not tell, or may not; `None` if `reply` is about something else.
+/// The zone in `reply` to an INFO of all default sections. Valkey reports the zone since 8.0 in the section of the
+/// server. Empty if the node does not report it, or may not. `None` if `reply` is about something else.
 pub(crate) fn zone_in(reply: &[u8]) -> Option<String> {
     if resp::reply::is_error(reply) {
         return Some(String::new());
@@ -55,7 +55,7 @@ fn field<'a>(text: &'a str, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// Of redis-server 7.0.15, with what is not read left out in part.
+    /// The reply of redis-server 7.0.15. Some fields that shardis does not read are left out.
     const PRIMARY: &[u8] = b"$300\r\n# Replication\r\nrole:master\r\nconnected_slaves:1\r\n\
         slave0:ip=127.0.0.1,port=7001,state=online,offset=14,lag=1\r\nmaster_failover_state:no-failover\r\n\
         master_replid:8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa\r\n\
@@ -72,7 +72,7 @@ mod tests {
         master_replid:8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa\r\n\r\n";
 
     #[test]
-    fn what_nodes_tell_is_understood() {
+    fn replication_reports_of_nodes_are_understood() {
         let history = Some(*b"8e1c5d5a0b9dd05a0e8a1c3b7d1b0c9c4f7be0aa");
         let primary = Report { is_primary: true, link_is_up: true, offset: Some(14), history };
         assert_eq!(Report::parse(PRIMARY), primary);
@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn a_zone_is_told_with_all_else_or_not_at_all() {
+    fn a_zone_comes_with_all_sections_or_not_at_all() {
         let valkey =
             b"$90\r\n# Server\r\nredis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:8.0.1\r\n\
             availability_zone:zone-b\r\n\r\n";
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn who_does_not_tell_is_known_to_live_and_no_more() {
+    fn a_node_without_a_report_counts_as_a_linked_replica() {
         for reply in ["-NOPERM this user has no permissions\r\n", "$0\r\n\r\n", "$4\r\nrole\r\n", "*0\r\n"] {
             let known = Report { link_is_up: true, ..Report::default() };
             assert_eq!(Report::parse(reply.as_bytes()), known, "{reply}");

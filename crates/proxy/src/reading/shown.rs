@@ -1,4 +1,4 @@
-//! What INFO shows of replicas: who is read from, and if not, why.
+//! The lines of INFO about replicas: which are read from, and the reasons against others.
 
 use super::slow_start::WHOLE;
 use super::{Reader, Zone};
@@ -9,7 +9,7 @@ use std::fmt::{Result, Write};
 use topology::{NodeId, ShardId};
 
 impl Readers {
-    /// Appends a line for each replica of `shard`, if they are watched, as this worker sees it.
+    /// Appends a line for each watched replica of `shard`, as this worker sees it.
     pub(crate) fn write_replicas(&self, cx: &Context, shard: ShardId, text: &mut String) -> Result {
         let Some(watched) = self.shards.get(shard.0 as usize) else { return Ok(()) };
         for (reader, member) in (1..).zip(watched.members.iter().skip(1)) {

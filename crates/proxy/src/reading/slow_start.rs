@@ -1,35 +1,35 @@
-//! A replica that was lost and is back gets its share of reads step by step: one that begins anew is slow at first, and one
-//! that will fail again fails for few.
+//! Slow start of a replica that was lost and is back: it gets its share of reads step by step. A node that has
+//! restarted is slow at first. A node that will fail again fails for few clients.
 //!
-//! It takes no timer: the share is looked at with each read.
+//! Slow start needs no timer: each read computes the share.
 
 use std::time::Duration;
 use stdx::{Instant, Prng};
 use topology::NodeId;
 
-/// How far a reader has come back.
+/// The state of a reader's slow start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Comeback {
-    /// It has never been fit: at first, it has its whole share at once.
+    /// The reader was never fit. It will get its whole share at once.
     #[default]
     New,
-    /// It has its whole share.
+    /// The reader has its whole share.
     Whole,
-    /// It was fit and is not known to be now.
+    /// The reader was fit and is not known to be fit now.
     Lost,
-    /// It has been fit again since then.
+    /// The reader has been fit again since then.
     Since(Instant),
 }
 
 impl Comeback {
-    /// What was known of the reader is in doubt.
+    /// Notes that the last report of the reader is in doubt.
     pub(super) fn lose(&mut self) {
         if *self != Comeback::New {
             *self = Comeback::Lost;
         }
     }
 
-    /// It says that it is well.
+    /// Notes that the reader is fit, by its report.
     pub(super) fn note_fit(&mut self, now: Instant) {
         *self = match *self {
             Comeback::New => Comeback::Whole,
@@ -38,17 +38,18 @@ impl Comeback {
         };
     }
 
-    /// Its share at `now` of what it is to have after `slow_start`, in thousandths.
+    /// The share of the reader at `now`, in thousandths of the share that it has after `slow_start`.
     pub(super) fn share(self, slow_start: Duration, now: Instant) -> u64 {
         let Comeback::Since(since) = self else { return WHOLE };
         let permille = now.since(since).as_nanos() * u128::from(WHOLE);
         permille.checked_div(slow_start.as_nanos()).map_or(WHOLE, |share| share.min(u128::from(WHOLE)) as u64)
     }
 
-    /// Whether reads of `client` may go to `node`, which is the reader, at `now`. Who may once may from then on.
+    /// Whether reads of `client` may go to `node`, which is the reader, at `now`. Once admitted, a client stays
+    /// admitted.
     pub(super) fn admits(self, node: NodeId, client: u64, slow_start: Duration, now: Instant) -> bool {
         let share = self.share(slow_start, now);
-        // Another order of clients for each node, so that not the same are always the first.
+        // The order of clients differs by node, so that the first ones are not always the same.
         share == WHOLE || Prng::new(client << 20 ^ u64::from(node.0)).below(WHOLE) < share
     }
 }
@@ -68,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn only_who_was_fit_and_was_lost_comes_back_step_by_step() {
+    fn only_a_fit_reader_that_was_lost_starts_slowly() {
         let mut comeback = Comeback::default();
         comeback.lose();
         comeback.note_fit(at(0));

@@ -1,4 +1,4 @@
-//! Policies, fitness and own writes, over nodes that say what a test wants.
+//! Policies, fitness and own writes, over nodes whose reports the test writes.
 
 use super::*;
 use topology::{TopologySpec, parse_nodes};
@@ -15,7 +15,7 @@ fn topology(list: &str) -> Topology {
     Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid")
 }
 
-/// One shard, read by `reading`: node 0 is the primary, nodes 1 and 2 are replicas, the last in zone z.
+/// One shard with the settings `reading`: node 0 is the primary, nodes 1 and 2 are replicas, the last in zone z.
 struct Rig {
     readers: Readers,
     limits: Limits,
@@ -29,14 +29,14 @@ impl Rig {
         Rig { readers, limits: Limits::default(), down: Vec::new() }
     }
 
-    /// All nodes are linked and have all.
+    /// A rig whose replicas are linked and have all writes.
     fn healthy(from: ReadFrom) -> Rig {
         let mut rig = Rig::new(Reading { from, zone: Some("z".to_owned()), ..Reading::default() });
         rig.poll(0, [Some(10), Some(10), Some(10)]);
         rig
     }
 
-    /// All are asked at `ms`, and answer by how far they are; who says nothing is lost.
+    /// Polls all nodes at `ms`. Each answers with its offset; without one, its answer is lost.
     fn poll(&mut self, ms: u64, offsets: [Option<u64>; 3]) {
         for (node, offset) in (0..).map(NodeId).zip(offsets) {
             let poll = self.readers.note_asked(SHARD, node, at(ms));
@@ -50,7 +50,7 @@ impl Rig {
         }
     }
 
-    /// `node` answers at `ms` what `change` makes of a healthy replica's report.
+    /// Lets `node` answer at `ms` with a healthy replica's report after `change`.
     fn tell(&mut self, ms: u64, node: u32, change: impl FnOnce(&mut Report)) {
         let mut report =
             Report { is_primary: false, link_is_up: true, offset: Some(10), history: Some(HISTORY) };
@@ -65,7 +65,7 @@ impl Rig {
         self.readers.choose(SHARD, asker, &self.limits, |node| !self.down.contains(&node.0))
     }
 
-    /// Where a thousand clients read, by node.
+    /// The numbers of reads of a thousand clients, by node.
     fn shares(&mut self, ms: u64) -> [usize; 3] {
         let mut shares = [0; 3];
         for client in 0..1000 {
@@ -78,7 +78,7 @@ impl Rig {
         shares
     }
 
-    /// The only place that all clients read from.
+    /// The one node that all clients read from.
     fn all_read(&mut self, ms: u64) -> usize {
         let shares = self.shares(ms);
         shares.iter().position(|&share| share == 1000).unwrap_or_else(|| panic!("{shares:?}"))
@@ -96,7 +96,7 @@ fn policies_print_as_they_are_written() {
 }
 
 #[test]
-fn only_what_reads_alike_everywhere_may_go_to_a_replica() {
+fn only_reads_with_equal_results_may_go_to_a_replica() {
     let may = |name: &str| {
         let command = command::find(name.as_bytes()).unwrap_or_else(|| panic!("{name}"));
         may_read_replica(command)
@@ -135,7 +135,7 @@ fn a_client_keeps_to_one_replica() {
 }
 
 #[test]
-fn without_a_fit_replica_each_policy_does_what_it_says() {
+fn without_a_fit_replica_each_policy_falls_back_as_defined() {
     let expected = [
         (ReadFrom::Primary, Choice::Primary),
         (ReadFrom::PreferPrimary, Choice::Primary),
@@ -185,22 +185,22 @@ fn lagging_or_silent_replica_is_not_read_under_a_lag_limit() {
     assert_eq!(rig.choose(4, 1, None), Choice::Fallback);
     rig.tell(5, 1, |report| (report.offset, report.history) = (Some(1000), Some([b'b'; 40])));
     assert_eq!(rig.choose(6, 1, None), Choice::Fallback, "offsets of another history say nothing");
-    // Where it does not matter, both are read from.
+    // Without a lag limit, both are read from.
     let mut rig = Rig::healthy(from);
     rig.tell(3, 1, |report| report.offset = None);
     assert!(rig.shares(4)[1] > 400);
 }
 
 #[test]
-fn what_a_client_wrote_is_read_from_who_has_it() {
+fn own_writes_are_read_from_nodes_that_have_them() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
     assert_eq!(rig.choose(5, 1, written), Choice::OwnWrite);
-    // The primary was asked after the write was answered, and says how far it was; one replica has come there.
+    // The primary is asked after the write was answered, and reports an offset. One replica has reached the offset.
     rig.poll(10, [Some(30), Some(30), Some(29)]);
     let others = (0..50).map(|client| rig.choose(11, client, written));
     assert!(others.into_iter().all(|choice| choice == Choice::Replica(NodeId(1))));
-    // Both have, long after.
+    // Long after, both have the write.
     rig.poll(5000, [Some(90), Some(30), Some(30)]);
     let nodes: Vec<_> = (0..50).map(|client| rig.choose(5001, client, written)).collect();
     assert!(nodes.contains(&Choice::Replica(NodeId(2))), "{nodes:?}");
@@ -211,7 +211,7 @@ fn what_a_client_wrote_is_read_from_who_has_it() {
 }
 
 #[test]
-fn what_comes_with_a_slot_counts_as_just_written_by_everybody() {
+fn keys_of_a_gained_slot_count_as_just_written() {
     let mut rig = Rig::healthy(ReadFrom::Replica);
     assert!(matches!(rig.choose(10, 1, None), Choice::Replica(_)));
     rig.readers.note_gains([SHARD].into(), at(20));
@@ -221,7 +221,7 @@ fn what_comes_with_a_slot_counts_as_just_written_by_everybody() {
 }
 
 #[test]
-fn what_nobody_can_know_is_waited_for() {
+fn own_writes_wait_out_replicas_without_offsets() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     for node in [1, 2] {
         rig.tell(1, node, |report| report.offset = None);
@@ -230,7 +230,7 @@ fn what_nobody_can_know_is_waited_for() {
     let patience = rig.limits.own_write_patience.as_millis() as u64;
     assert_eq!(rig.choose(5 + patience - 1, 1, written), Choice::OwnWrite);
     assert!(matches!(rig.choose(5 + patience, 1, written), Choice::Replica(_)));
-    // But who tells and is behind is never taken for that.
+    // But a replica that reports a smaller offset is never taken to have the write.
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
     rig.poll(10, [Some(30), Some(29), Some(29)]);
@@ -241,7 +241,7 @@ fn what_nobody_can_know_is_waited_for() {
 fn a_replica_that_is_always_seconds_behind_is_followed() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
-    // The primary moves on by 1 with each poll, the replicas are 500 behind.
+    // The primary's offset grows by 1 with each poll, and the replicas have a lag of 500.
     let seen = (1..2000u64).find(|&round| {
         let behind = Some((10 + round).saturating_sub(500).max(10));
         rig.poll(10 * round, [Some(10 + round), behind, behind]);
@@ -256,7 +256,7 @@ fn a_replica_that_is_always_seconds_behind_is_followed() {
 fn another_primary_counts_anew() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
-    // Its replicas have its history, and one of them nothing of it yet.
+    // Its replicas have its history, and one of them lacks all of it.
     rig.tell(6, 1, |report| (report.offset, report.history) = (Some(500), Some([b'b'; 40])));
     assert_eq!(rig.choose(7, 1, written), Choice::OwnWrite);
     rig.tell(8, 0, |report| {
@@ -265,7 +265,8 @@ fn another_primary_counts_anew() {
     assert_eq!(rig.choose(9, 1, written), Choice::Replica(NodeId(1)));
 }
 
-/// A client has written to node 0, the primary since a moment; node 1 was it before, and node 2 still follows that.
+/// A client has written to node 0, which has just become the primary. Node 1 was the primary before, and node 2 still
+/// follows node 1.
 fn failover(told_by_primary: Option<ReplicationId>) -> (Rig, Option<Written>) {
     let mut rig = Rig::new(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
     let old = Some([b'o'; 40]);
@@ -284,10 +285,10 @@ fn replica_of_an_old_history_never_covers_new_writes() {
     assert_eq!(rig.choose(7, 1, written), Choice::OwnWrite);
     assert_eq!(rig.choose(100_000, 1, written), Choice::OwnWrite, "however long that is ago");
     assert_eq!(rig.choose(100_000, 1, None), Choice::Replica(NodeId(2)), "to others it only lags");
-    // It follows the new one, and has come there.
+    // Node 2 follows the new primary and has reached its offset.
     rig.poll(100_001, [Some(30), None, Some(30)]);
     assert_eq!(rig.choose(100_002, 1, written), Choice::Replica(NodeId(2)));
-    // What a primary does not tell cannot be known.
+    // A primary that does not report its history gives no bound.
     let (mut rig, written) = failover(None);
     let patience = rig.limits.own_write_patience.as_millis() as u64;
     assert_eq!(rig.choose(5 + patience - 1, 1, written), Choice::OwnWrite);
@@ -306,14 +307,14 @@ fn reads_wait_for_the_history_of_a_new_primary() {
     };
     rig.readers.follow(&before.succeed(2, &[shard]).expect("valid"), at(20));
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(21) });
-    // What it has told was of the time when it followed the other: it may be slow to answer.
+    // The last report of node 1 is from its time as a replica, and it may be slow to answer again.
     assert_eq!(rig.choose(5000, 1, written), Choice::OwnWrite);
 }
 
 #[test]
 fn former_primary_does_not_bound_writes_of_the_next() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
-    // A redirect led the client to the next primary, of which the topology does not know yet.
+    // A redirect led the client to the next primary, which the topology does not know yet.
     let written = Some(Written { poll: rig.readers.polls(SHARD), at: at(5) });
     rig.tell(10, 0, |_| {});
     assert_eq!(rig.choose(11, 1, written), Choice::OwnWrite, "node 0 says that it is a replica");
@@ -373,7 +374,7 @@ fn restored_replica_regains_clients_by_slow_start() {
         before = share;
     }
     assert_eq!(before, whole);
-    // At first, none has to wait for his share.
+    // At the start, no client has to wait for the share of a replica.
     assert_eq!(Rig::healthy(ReadFrom::PreferReplica).shares(0)[1], whole);
 }
 
@@ -401,7 +402,7 @@ fn slow_start_of_the_only_replica_leaves_reads_to_primary() {
 }
 
 #[test]
-fn where_nodes_are_the_operator_says_or_else_they_themselves() {
+fn zones_come_from_the_operator_or_else_from_the_node() {
     let ours = Some("z".to_owned());
     let mut readers =
         Readers::new(Reading { from: ReadFrom::Zone, zone: ours.clone(), ..Reading::default() });
@@ -416,12 +417,13 @@ fn where_nodes_are_the_operator_says_or_else_they_themselves() {
     readers.note_zone(node(3), "");
     let said = [Zone::Said(false), Zone::Said(true)];
     assert_eq!(zones(&readers), [said, [Zone::Told(true), Zone::Told(false)]].concat());
-    // What was told is known until the node may be another, what was said for as long as it is said.
+    // The zone that a node reported is known until the node may be another. The zone that an operator gave is known
+    // as long as it is configured.
     readers.follow(&topology("a:1@y|b:1@z|c:1|d:1@z"), at(1));
     (1..4).for_each(|number| readers.suspect(SHARD, NodeId(number)));
     assert_eq!(zones(&readers), [said, [Zone::Unknown, Zone::Said(true)]].concat());
     assert!(readers.wants_zone_of(node(2)));
-    // Who does not go by zones asks nobody.
+    // Without a policy by zones, no node is asked.
     let mut readers = Readers::new(Reading { from: ReadFrom::Any, zone: ours, ..Reading::default() });
     readers.follow(&topology("a:1|b:1"), at(0));
     assert!(!readers.wants_zone_of(node(1)));
@@ -434,7 +436,7 @@ fn while_the_primary_is_down_its_replicas_may_cover_for_it() {
     assert_eq!(rig.all_read(1), 0);
     rig.down = vec![0];
     assert!(rig.shares(1)[1] > 400);
-    // Better one that is not linked, as it will not be, than none.
+    // A replica without a link to its primary, which is down, is better than none.
     for node in [1, 2] {
         rig.tell(5, node, |report| report.link_is_up = false);
     }
@@ -442,7 +444,7 @@ fn while_the_primary_is_down_its_replicas_may_cover_for_it() {
     assert!(matches!(rig.choose(6, 1, written), Choice::Replica(_)));
     rig.down = vec![0, 1, 2];
     assert_eq!(rig.choose(6, 1, None), Choice::Primary);
-    // Without that, the policy decides.
+    // Without cover, the policy decides.
     let mut rig = Rig::healthy(ReadFrom::Primary);
     rig.down = vec![0];
     assert_eq!(rig.choose(6, 1, None), Choice::Primary);
@@ -467,7 +469,7 @@ fn replica_polling_is_fast_while_reads_wait_else_slow() {
 }
 
 #[test]
-fn it_is_news_once_that_no_replica_is_fit() {
+fn the_lack_of_fit_replicas_is_reported_once() {
     let mut rig = Rig::healthy(ReadFrom::PreferReplica);
     let mut note = |ms: u64, is_fit| rig.readers.note_fitness(SHARD, is_fit, &rig.limits, at(ms));
     assert_eq!([note(10, false), note(20, true)], [None, None], "at first that says nothing");
@@ -478,7 +480,7 @@ fn it_is_news_once_that_no_replica_is_fit() {
 }
 
 #[test]
-fn another_topology_keeps_what_is_known_of_nodes_that_stay() {
+fn another_topology_keeps_the_reports_of_nodes_that_stay() {
     let before = topology("a:1|b:1");
     let mut readers = Readers::new(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
     readers.follow(&before, at(0));
