@@ -1,34 +1,38 @@
-//! Requests that a node has declined, because the keys are elsewhere or cannot be had at the moment: they are sent where
-//! the keys are, or again. Clients never see MOVED or ASK.
+//! Requests that a node has declined, because the keys are elsewhere or cannot be reached at the moment. shardis
+//! sends them to the node with the keys, or tries again. Clients never see MOVED or ASK.
 //!
 //! ```text
-//!   MOVED to a node that we know ──► sent there                     ┐ and discovery is asked for a newer topology
-//!   ASK ───────────────────────────► sent there, behind ASKING      │
-//!   MOVED to one that we do not ───► parked until the next topology ┘
-//!   TRYAGAIN, CLUSTERDOWN, LOADING, READONLY … ──► parked, and tried again every few ms, and with the next topology
-//!   its connection is left before it was sent ───► parked, and sent with the next topology that says where
-//!   its time is up, or redirected too often ──► TRYAGAIN: it was not carried out, and may be repeated
+//!   MOVED to a known node ─────────► sent there                               ┐ and shardis asks discovery
+//!   ASK ───────────────────────────► sent there, behind ASKING                │ for a newer topology
+//!   MOVED to an unknown node ──────► retry queue, until the next topology     ┘
+//!   TRYAGAIN, CLUSTERDOWN, LOADING, READONLY … ──► retry queue: tried every few ms, and with the next topology
+//!   link is given up before the request is sent ─► retry queue: sent with the next topology that has its primary
+//!   time is up, or too many redirects ───────────► TRYAGAIN: the request did not run and may be repeated
 //! ```
 //!
-//! All of these say that nothing was carried out, so that writes may be repeated too. The bytes of a request are kept by
-//! its connection until it is answered ([`engine::link::kept::Kept`]). Only a script can lie here, with an error of its own that begins so: it
-//! is run again, a few times. What waits for a connection that a new topology has no use for (`topology_update.rs`) was not
-//! carried out either, and goes the same way.
+//! All of these errors say that the request did not run, so shardis may repeat writes too. The link keeps the bytes
+//! of a request until it is answered ([`engine::link::kept::Kept`]). Only a script can pretend, with an error of its
+//! own that begins like these. Such a script runs again, a few times. A new topology may have no use for a link
+//! (`topology_update.rs`). Requests that wait for such a link have not run either, and go the same way.
 //!
-//! One client's requests stay in order: those for one slot are declined and sent again one behind the other. Where a
-//! node may decline one and then carry out the next ([`Behind`]), a request is only repeated if its client has sent nothing
-//! for the same slot behind it that the node may have carried out; while it is parked, nothing more is read from that client.
+//! Requests of one client stay in order: the node declines those of one slot one after the other. shardis sends them
+//! again in that order. A node may decline one request and run the next ([`Behind`]). Then shardis repeats the first
+//! only if no later request for the same slot can have run. While a request waits in the retry queue, the worker
+//! reads nothing more from its client.
 //!
-//! A request is refused after five other nodes, or when its time is up (`TRYAGAIN`); so is one whose bytes cannot be kept. A write that a
-//! demoted primary declines (READONLY) is only repeated if no read is behind it, since that node answers reads with what it had.
+//! A request is refused after five redirects, when its time is up (`TRYAGAIN`), or when its bytes cannot be kept. A
+//! demoted primary declines a write (READONLY) but answers reads with its old data. So the write is repeated only if
+//! no read is behind it.
 //!
-//! A transaction is kept as a whole (`Replay`): one that is discarded because a command of it was declined goes again. If keys are
-//! watched for it, it does not: EXEC says that they have changed. A request that waits for an element waits again where the slot is. A
-//! script takes along what it names. Large requests are held until they are whole, since half of one could not be sent again.
+//! A transaction is kept as a whole (`Replay`). If it is discarded because a command of it was declined, it is sent
+//! again. With watched keys it is not sent again: EXEC says that they have changed. A request that waits for an
+//! element waits again at the slot's new node. A script is loaded where it goes. Large requests are held until they
+//! are complete, since half a request cannot be sent again.
 //!
-//! A cluster wants all keys of a request in one slot. A request that can be split is split by slots and not by shards, gathered in
-//! one write for each node, and merged as ever. Any other is `CROSSSLOT`, also where one node has both slots.
-//! [`topology::Topology::division_of`] is the slot there and the shard elsewhere.
+//! A cluster wants all keys of a request in one slot. shardis splits requests by slots and not by shards, gathers the
+//! parts in one write for each node, and merges the replies as usual. A request that cannot be split gets
+//! `CROSSSLOT`, even if one node has both slots. [`topology::Topology::division_of`] is the slot in a cluster and the
+//! shard elsewhere.
 
 pub(crate) mod declined;
 pub(crate) mod kept;
@@ -60,8 +64,7 @@ use topology::discovery::Wish;
 use topology::{Address, NodeId, ShardId};
 
 impl Proxy {
-    /// Whether `reply`, an error, says that the first request on connection `ix` was declined; then it is taken care
-    /// of.
+    /// Handles `reply`, an error, if it declines the first request on the link `ix`. Returns whether it does.
     #[cold]
     pub(crate) fn redirect(&mut self, ix: LinkIx, reply: &[u8]) -> bool {
         walk::enter("redirect");
@@ -74,7 +77,7 @@ impl Proxy {
         let declined = core.cx.declined_by(ix, reply);
         match ticket.owner {
             Owner::Queued => {
-                // EXEC will say that the transaction was discarded, and not why.
+                // EXEC will say only that the transaction was discarded. The reason is needed then.
                 if let (Some(replay), Some(declined)) = (core.execs.replays.get_mut(ticket.conn), declined) {
                     replay.declined.get_or_insert(declined);
                 }
@@ -126,8 +129,8 @@ impl Proxy {
         true
     }
 
-    /// A transaction was declined that went over a connection of its client's own. If keys are watched for it, nobody
-    /// knows whether those have changed; else it is discarded.
+    /// Answers a declined transaction that went over a held link. With watched keys, nobody knows whether they have
+    /// changed, so EXEC returns null as if they had. Else the client gets an error.
     fn answer_held(&mut self, ix: LinkIx, ticket: Ticket, held: Held, reply: &[u8]) {
         let lost = self.core.cx.engine.not_sent(self.core.cx.engine.links[ix].shard, errors::REDIRECTED);
         self.core.cx.engine.links[ix].pop();
@@ -146,7 +149,7 @@ impl Proxy {
         self.deliver(ticket, Outcome::Reply(reply));
     }
 
-    /// Takes a request that was declined from its connection. An error if it cannot be sent again.
+    /// Takes a declined request off its link. Returns an error if it cannot be sent again.
     fn take_stray(
         &mut self,
         ix: LinkIx,
@@ -178,7 +181,7 @@ impl Proxy {
             }
             Use::Shared | Use::Replica | Use::Pinned | Use::Subscription | Use::Standby => {}
         }
-        // EXEC says that the transaction was discarded; why, a command of it was told.
+        // EXEC says only that the transaction was discarded. The reason is in the reply to one of its commands.
         let refused = match owed {
             Some(Owed::Task(TaskId::Replay(id))) => {
                 self.core.execs.replays.get_mut(id).and_then(|replay| replay.refused.take())
@@ -196,12 +199,13 @@ impl Proxy {
         }
     }
 
-    /// Parks what waited for a connection to the node `left`, which is gone; what cannot be sent elsewhere is `lost`.
+    /// Queues requests for a retry that waited for a link to the node `left`, which is gone. Requests that cannot be
+    /// sent elsewhere are `lost`.
     pub(crate) fn park_unsent(&mut self, left: NodeId, unsent: Vec<(Ticket, Option<Stray>)>, lost: &Lost) {
         let busy = if unsent.is_empty() { BTreeSet::new() } else { self.core.cx.clients_in_flight() };
         for (ticket, stray) in unsent {
-            // What its client has sent behind it for the same slot is declined where it is, and follows it to the node by
-            // whose word it had waited here. On its way anywhere else it would be overtaken.
+            // Requests of the client behind this one, for the same slot, are declined by their node and redirected to
+            // `left`. A request that went anywhere else would be overtaken by them.
             let is_overtaken = |core: &mut Core, stray: &Stray| {
                 ticket.owner == Owner::Client
                     && core.cx.owner_of(stray.aim) != Some(left)
@@ -215,13 +219,13 @@ impl Proxy {
         }
     }
 
-    /// Sends a request where it belongs, or parks it.
+    /// Sends a request to the node of its keys, or queues it for a retry.
     fn redirect_stray(&mut self, mut stray: Stray, declined: Declined) {
         let core = &self.core;
         if stray.retry.ticket.owner == Owner::Task(TaskKind::Fan)
             && core.client_of(&stray.retry.ticket).is_none()
         {
-            // Other parts have answered: this one is not needed any more.
+            // Other parts were answered, so this one is not needed any more.
             return self.give_up(stray);
         }
         let (address, asks) = match &declined {
@@ -236,15 +240,16 @@ impl Proxy {
         let Some(kept) = Why::NotRun.next(stray.retry.ticket.kept) else { return self.give_up(stray) };
         stray.retry.ticket.kept = kept;
         if stray.retry.ticket.deadline <= core.cx.engine.now {
-            // The node was slow and not silent: the request had its time there, and gets as much for each redirect.
+            // The node was slow but not silent. The request has used its time there, and gets the same time for each
+            // redirect.
             stray.retry.ticket.deadline = core.cx.engine.now + core.cx.engine.limits.request_timeout;
         }
         let id = core.cx.engine.topology.node_at(address);
         self.send_in_turn(stray, id, asks);
     }
 
-    /// Sends `stray` to the node `id`. It is parked until what is ahead of it was answered, or, if nobody knows a node, until
-    /// there is a newer topology.
+    /// Sends `stray` to the node `id`. The request waits in the retry queue until earlier ones are answered. Without
+    /// a known node, it waits for a newer topology.
     fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
         match id {
             Some(id) if would_overtake(&self.core.cx, &self.peers, &stray, id) => {
@@ -255,7 +260,7 @@ impl Proxy {
         }
     }
 
-    /// Lets a request wait. Meanwhile its client's next ones are not read.
+    /// Queues a request for a retry. Meanwhile the worker does not read the next requests of its client.
     fn park(&mut self, stray: Stray) {
         let core = &mut self.core;
         if core.cx.retry_queue.bytes + stray.retry.request.len() > PARKED_BYTES_MAX {
@@ -275,7 +280,8 @@ impl Proxy {
         core.cx.recount_parked();
     }
 
-    /// Sends again what is due, or all if there is a new topology; whose time is up is told so. Of topics (`homes.rs`) what is due.
+    /// Sends the requests that are due, or all if there is a new topology. A request whose time is up gets an error.
+    /// Also retries the topics (`homes.rs`) that are due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.cx.engine.now;
         let strays = std::mem::take(&mut self.core.cx.retry_queue.strays);
@@ -303,7 +309,7 @@ impl Proxy {
         self.core.cx.recount_parked();
     }
 
-    /// Tells whoever waits for it that it was not carried out.
+    /// Answers that the request did not run.
     fn give_up(&mut self, stray: Stray) {
         let core = &self.core;
         let shard = core.cx.shard_of(stray.aim);
@@ -327,7 +333,7 @@ impl Proxy {
         let Retry { ticket, profile, .. } = stray.retry;
         let mut session = match core.client_of(&ticket).and_then(|conn| self.peers.get_mut(conn)) {
             Some(Peer::Client(session)) => Some(session),
-            // It has gone.
+            // The client has gone.
             _ if matches!(ticket.owner, Owner::Client | Owner::Task(TaskKind::Fan)) => return Ok(()),
             _ => None,
         };
@@ -340,14 +346,14 @@ impl Proxy {
         }
         let node = match (stray.used_by, session) {
             (Use::Held, Some(session)) => {
-                // Who has ended, or is drained, must not begin to wait again.
+                // A client that has gone or is being drained must not begin to wait again.
                 let may_hold =
                     session.phase == Phase::Open || stray.watches && session.phase == Phase::Ending;
                 if !may_hold {
                     return Err(core.cx.engine.not_sent(core.cx.shard_of_node(id), &stray.reason));
                 }
                 if stray.watches && session.features.watch == Watch::Lost {
-                    // EXEC will fail whatever becomes of these keys.
+                    // EXEC will fail regardless of these keys.
                     self.deliver(ticket, Outcome::Reply(b"+OK\r\n"));
                     return Ok(());
                 }
@@ -387,7 +393,7 @@ impl Proxy {
     }
 }
 
-/// Whether the client that holds the connection `ix` watches keys there.
+/// Whether the client that holds the link `ix` watches keys there.
 fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
     match peers.get(conn) {
         Some(Peer::Client(session)) => session.wait.on != Some(ix),
@@ -395,8 +401,8 @@ fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
     }
 }
 
-/// Whether `stray`, sent to the node `id`, could get there before what its client has sent ahead of it for the same keys:
-/// a slot that moves twice is at three nodes, and each tells of another.
+/// Whether `stray`, sent to the node `id`, could arrive before earlier requests of its client for the same keys. A
+/// slot that moves twice is at three nodes, and each names another.
 fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
     let ticket = &stray.retry.ticket;
     match peers.get(ticket.conn) {
@@ -410,7 +416,7 @@ fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> boo
 }
 
 impl Context {
-    /// What `reply`, which came over connection `ix`, says, if it says that nothing was carried out.
+    /// The meaning of `reply`, which came over the link `ix`, if it says that the request did not run.
     pub(crate) fn declined_by(&self, ix: LinkIx, reply: &[u8]) -> Option<Declined> {
         if !self.engine.keeps.is_kept() {
             return None;
@@ -419,35 +425,36 @@ impl Context {
         Declined::parse(reply, from, self.engine.topology.is_cluster())
     }
 
-    /// A node has declined a request.
+    /// Counts a declined request, and wishes for a newer topology.
     pub(crate) fn note_declined(&mut self, declined: &Declined) {
         self.stats.counters.redirects += 1;
         match declined {
             Declined::Moved { address, .. } => self.wish(Some(address.clone())),
-            // The map is right: a slot is on its way, or a node is.
+            // The topology is right: a slot or a node is being moved.
             Declined::Ask { address, .. } if self.engine.topology.node_at(address).is_some() => {}
             Declined::Ask { address, .. } => self.wish(Some(address.clone())),
             Declined::Later | Declined::NoPrimary => self.wish(None),
         }
     }
 
-    /// Clients for whom something is in flight, or waits to be sent, on any connection.
+    /// Clients with requests on any link, sent or not.
     fn clients_in_flight(&self) -> BTreeSet<ConnId> {
         let tickets = self.engine.links.iter().flat_map(|link| link.tickets());
         tickets.filter(|ticket| ticket.owner == Owner::Client).map(|ticket| ticket.conn).collect()
     }
 
-    /// A newer topology is wished for.
+    /// Wishes for a newer topology.
     pub(crate) fn wish(&mut self, hint: Option<Address>) {
         if self.engine.topology.is_discovered() {
             let hint = hint.map(Wish::Redirected);
-            // Who has the keys knows more than others.
+            // The node that has the keys knows more than others.
             self.outside.wishes.wish = hint.or(self.outside.wishes.wish.take()).or(Some(Wish::Look));
         }
     }
 
-    /// Whether something that the client of `ticket` has sent `behind` it, for the same keys, is or will be in flight
-    /// before the request of `ticket` could be sent again: on whatever connection, since a slot on its way is at two nodes.
+    /// Whether a later request of the same client, for the same keys, could run before `ticket` is sent again.
+    /// `behind` says which later requests the node may run. All links count, since a slot that is being moved is at
+    /// two nodes.
     fn is_overtaken(&self, ticket: &Ticket, aim: Aim, behind: Behind) -> bool {
         if behind == Behind::Nothing {
             return false;
@@ -469,7 +476,7 @@ impl Context {
         })
     }
 
-    /// Whether something for the same keys, which its client has sent ahead of `stray`, is parked.
+    /// Whether an earlier request of the client of `stray`, for the same keys, waits in the retry queue.
     fn is_behind_parked(&self, stray: &Stray) -> bool {
         let is_it = |other: &Stray| {
             is_ahead(&other.retry.ticket, &stray.retry.ticket) && self.overlap(other.aim, stray.aim)
@@ -477,7 +484,8 @@ impl Context {
         self.retry_queue.strays.iter().any(is_it)
     }
 
-    /// Whether it was redirected and is in flight to another node than `id`.
+    /// Whether an earlier request of the client of `stray`, for the same keys, was redirected and is in flight to
+    /// another node than `id`.
     fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
         self.engine.links.iter().filter(|link| link.node != id).any(|link| {
             link.redirected().any(|(number, other)| {
@@ -487,12 +495,13 @@ impl Context {
         })
     }
 
-    /// Whose keys the request is about that is `number` behind the front of `link`; `None` if nobody knows.
+    /// The slot or shard of the request that is `number` behind the front of `link`. `None` if its bytes are not
+    /// kept.
     fn aim_of_kept(&self, link: &Link, number: usize) -> Option<Aim> {
         link.kept_request(number).map(|request| self.aim_of(&request, link.shard))
     }
 
-    /// Whether two requests may be about the same keys: what is about a shard is about each of its slots.
+    /// Whether two requests may have common keys. A request for a shard may use each of its slots.
     fn overlap(&self, one: Aim, other: Aim) -> bool {
         match (one, other) {
             (Aim::Shard(_), Aim::Slot(_)) | (Aim::Slot(_), Aim::Shard(_)) => {
@@ -502,14 +511,14 @@ impl Context {
         }
     }
 
-    /// Parts of a request of `conn` may come over one connection from now on, one behind the other: they are not passed on
-    /// side by side any more.
+    /// Stops relaying parts of a request of `conn` side by side: from now on, they may come over one link, one behind
+    /// the other.
     pub(crate) fn take_whole(&mut self, conn: ConnId, id: Id) {
         match self.merges.get_mut(id) {
             Some(merge) if merge.is_relayed() => merge.take_whole(),
             _ => return,
         }
-        // What was held back for the sake of another part is not any more.
+        // Replies that waited for their turn do not wait any more.
         self.pins.to_relay.push(conn);
         for ix in self.engine.links.indexes() {
             let link = &mut self.engine.links[ix];
@@ -520,7 +529,7 @@ impl Context {
         }
     }
 
-    /// Whose keys `key` is one of.
+    /// The slot or shard of `key`.
     pub(crate) fn aim_at(&self, key: &[u8]) -> Aim {
         match self.engine.topology.division_of(key) {
             (slot, _) if self.engine.topology.is_cluster() => Aim::Slot(slot as u16),
@@ -528,7 +537,7 @@ impl Context {
         }
     }
 
-    /// The shard that has those keys now.
+    /// The shard that has the keys now.
     pub(crate) fn shard_of(&self, aim: Aim) -> ShardId {
         match aim {
             Aim::Slot(slot) => self.engine.topology.shard_at(slot),
@@ -536,14 +545,14 @@ impl Context {
         }
     }
 
-    /// Its primary.
+    /// The primary of the shard that has the keys now.
     fn owner_of(&self, aim: Aim) -> Option<NodeId> {
         let shard = self.shard_of(aim);
         self.engine.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
     }
 
-    /// Queues a request that was declined elsewhere for the connection `ix`: with `asks`, for keys that are on their way
-    /// there, in one piece with the word for it. It has no more time than it had.
+    /// Queues a request that was declined elsewhere on the link `ix`. With `asks`, its keys are being moved there,
+    /// and ASKING goes in front of it. The request keeps its deadline.
     pub(crate) fn enqueue_again(&mut self, ix: LinkIx, asks: bool, request: &[u8], ticket: Ticket) {
         walk::enter("enqueue_again");
         if asks {
@@ -571,8 +580,8 @@ impl Context {
 }
 
 impl Core {
-    /// What waits on the connection `ix`, on which nothing was sent yet, with each as it is to be sent elsewhere: none
-    /// where nobody could. `reason` is what its client is told if its time is up.
+    /// The requests that wait on the link `ix`, on which nothing was sent yet. Each comes with its form for another
+    /// link, if it can be sent again. `reason` is the error for a client whose time is up.
     pub(crate) fn unsent_on(&self, peers: &Peers, ix: LinkIx, reason: &str) -> Vec<(Ticket, Option<Stray>)> {
         let link = &self.cx.engine.links[ix];
         let stray = |(number, &ticket): (usize, &Ticket)| {
@@ -592,7 +601,7 @@ impl Core {
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()
     }
 
-    /// The client that waits for a request that was declined, if it is one's.
+    /// The client that waits for a declined request, if a client does.
     fn client_of(&self, ticket: &Ticket) -> Option<ConnId> {
         match ticket.owner {
             Owner::Client => Some(ticket.conn),
@@ -601,8 +610,8 @@ impl Core {
         }
     }
 
-    /// The bytes of the request that is `number` behind the front of the connection `ix`, for which this is `owed`, if
-    /// they are kept, and whose keys it is about.
+    /// The kept bytes of the request that is `number` behind the front of the link `ix`, and its slot or shard.
+    /// `owed` is the source of its reply.
     fn request_again(&self, (ix, number): (LinkIx, usize), owed: Option<Owed>) -> (Option<Vec<u8>>, Aim) {
         let link = &self.cx.engine.links[ix];
         let shard = link.shard;
@@ -618,7 +627,7 @@ impl Core {
         (request, aim)
     }
 
-    /// The requests on their way to `link` that were redirected there, and of which the topology knows nothing.
+    /// The requests that were redirected to `link`, though the topology gives their keys to another node.
     pub(crate) fn off_the_map<'b>(&'b self, link: &'b Link) -> impl Iterator<Item = &'b Ticket> {
         let is_elsewhere = |aim| self.cx.owner_of(aim) != Some(link.node);
         let redirected = link.redirected();
@@ -637,13 +646,13 @@ mod tests {
     }
 
     #[test]
-    fn what_declines_is_told_from_other_errors() {
+    fn errors_that_decline_differ_from_other_errors() {
         let parse = |text: &str| Declined::parse(format!("-{text}\r\n").as_bytes(), &at("10.0.0.1", 1), true);
         let moved = |address| Some(Declined::Moved { slot: 3999, address });
         assert_eq!(parse("MOVED 3999 127.0.0.1:6381"), moved(at("127.0.0.1", 6381)));
         assert_eq!(parse("MOVED 3999 ::1:6381"), moved(at("::1", 6381)));
         assert_eq!(parse("MOVED 3999 redis-1.example.org:6381"), moved(at("redis-1.example.org", 6381)));
-        // The host is the one that answers, or unknown (cluster-preferred-endpoint-type).
+        // The host is that of the node that answers, or unknown (cluster-preferred-endpoint-type).
         assert_eq!(parse("MOVED 3999 :6381"), moved(at("10.0.0.1", 6381)));
         assert_eq!(parse("MOVED 3999 ?:6381"), moved(at("10.0.0.1", 6381)));
         assert_eq!(parse("ASK 0 h:1"), Some(Declined::Ask { slot: 0, address: at("h", 1) }));

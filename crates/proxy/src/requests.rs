@@ -1,4 +1,4 @@
-//! From a client's bytes to what is queued for nodes: the way down.
+//! The way down: from a client's bytes to requests that are queued for nodes.
 
 pub(crate) mod fragment;
 pub(crate) mod learn;
@@ -35,20 +35,21 @@ use resp::request::{RequestError, Scanned, Scanner};
 use resp::{Request, encode};
 use topology::ShardId;
 
-/// If a client sends more in one go, its pipeline is deep, or what it sends is long: then it is looked at how many others
-/// wait, and counted at once what is held. Else that has time until it is sent on.
+/// A client that sends more at once has a deep pipeline or large requests. Then the worker first adapts the limit of
+/// pending requests per client to the number of waiting clients. It also counts the memory of the requests at once.
+/// Otherwise it counts the memory when they are sent.
 const DEEP_FROM: usize = 4096;
 
-/// `args`, which were written a moment ago. The slice's address and length would be read in one piece, and the processor
-/// waits with that until both have left its store buffer, which was 4 % of all its time: read by themselves, they are
-/// taken from there.
+/// `args`, which were written a moment ago. The compiler would read the slice's address and length with one load.
+/// Such a load waits until both have left the processor's store buffer, which cost 4 % of all time. Read separately,
+/// they come straight from the store buffer.
 #[inline]
 fn just_written<T>(args: &[T]) -> &[T] {
     &args[..std::hint::black_box(args.len())]
 }
 
 impl Context {
-    /// So many bytes of requests of the session were carried out.
+    /// Updates the session after `at` bytes of its requests were handled.
     #[inline(always)]
     fn end_requests(&mut self, session: &mut Session, at: usize) {
         if at > DEEP_FROM {
@@ -59,12 +60,12 @@ impl Context {
             && !session.replies.is_pending()
             && !session.input.holds_request
         {
-            // What is there to read is not large after all.
+            // The data that is there to read is not large after all.
             self.unpin(session);
         }
     }
 
-    /// A request of `session` was carried out: a permit that it had is used now.
+    /// Updates the session after one request: a permit that it had is used now.
     #[inline]
     fn note_carried_out(&mut self, session: &mut Session) {
         if let Pinning::Ready(pin) = session.pinning
@@ -77,7 +78,7 @@ impl Context {
         }
     }
 
-    /// What `request` asks for, and where what is counted for that lies.
+    /// The command of `request`, and the number under which it is counted.
     #[inline]
     fn resolve(&mut self, request: &Request<'_>) -> (Resolved<'static>, Number) {
         let (resolved, number) = command::resolve_numbered(request);
@@ -87,7 +88,7 @@ impl Context {
         (resolved, number)
     }
 
-    /// A request of `session` is looked at, and what it asks for is counted at `number`.
+    /// Counts a request of `session` under `number`.
     #[inline(always)]
     fn count_request(&mut self, session: &mut Session, number: Number) {
         self.engine.asking = number;
@@ -96,7 +97,7 @@ impl Context {
         self.stats.counters.requests += 1;
     }
 
-    /// The request is read again later, and counted then.
+    /// Takes back the count of a request that will be read and counted again.
     #[cold]
     pub(crate) fn read_again(&mut self) -> Step {
         self.stats.tally.take_back_call(self.engine.asking);
@@ -104,7 +105,7 @@ impl Context {
         Step::Later
     }
 
-    /// Refuses a request of which no command could be made.
+    /// Refuses a request that names no command.
     #[cold]
     fn refuse_unresolved(
         &mut self,
@@ -122,7 +123,7 @@ impl Context {
         Step::Done
     }
 
-    /// Says why a command is not carried.
+    /// Refuses a command that shardis does not carry, with the reason.
     pub(crate) fn refuse_command(
         &mut self,
         session: &mut Session,
@@ -136,7 +137,7 @@ impl Context {
         self.engine.pool.give(reply);
     }
 
-    /// Sends a request whole if its keys share a shard, else in parts.
+    /// Sends a request whole if its keys share a shard, or else in parts.
     fn split(
         &mut self,
         session: &mut Session,
@@ -147,7 +148,7 @@ impl Context {
     ) {
         match route::route(command, request, &self.engine.topology, keys) {
             Route::One(shard) => self.send(session, command, shard, request.bytes),
-            // A key without its value: Redis refuses the whole, so that no part of it may be applied.
+            // A key lacks its value. Redis refuses the whole request, so no part of it may run.
             Route::Parts if !command.splits_evenly(request.len()) => {
                 self.send(session, command, self.engine.topology.keyless(), request.bytes)
             }
@@ -164,7 +165,7 @@ impl Context {
         self.send_over(session, command, node, bytes);
     }
 
-    /// Queues a whole request of `session` for the connection `ix`.
+    /// Queues a whole request of `session` for the link `ix`.
     #[inline(always)]
     fn send_over(&mut self, session: &mut Session, command: &Command, ix: LinkIx, bytes: &[u8]) {
         walk::enter("send_over");
@@ -173,7 +174,7 @@ impl Context {
         self.engine.enqueue_on(ix, bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
     }
 
-    /// The connection over which a request of `session` goes to `shard`.
+    /// The link over which a request of `session` goes to `shard`.
     #[inline]
     pub(crate) fn link_for(&mut self, session: &Session, shard: ShardId) -> Result<LinkIx, Lost> {
         match session.pinning {
@@ -182,7 +183,7 @@ impl Context {
         }
     }
 
-    /// Answers with an error of ours.
+    /// Answers with an error of shardis.
     pub(crate) fn refuse(&mut self, session: &mut Session, text: &str) {
         let mut reply = self.engine.pool.take();
         errors::write(&mut reply, text);
@@ -198,7 +199,7 @@ impl Context {
         self.engine.answer(session, reply);
     }
 
-    /// Asks a node what the request's command is. The request is read again when the answer has come.
+    /// Asks a node about the request's command. The request is read again when the answer has come.
     fn learn(&mut self, session: &mut Session, request: &Request<'_>) -> Step {
         let profile = passing::plain_profile(self, session);
         let mut shards = self.engine.topology.all_shards().collect::<Vec<_>>().into_iter();
@@ -211,7 +212,7 @@ impl Context {
         session.hold.add(Reason::Question);
         let mut ask = self.engine.pool.take();
         encode::request(&mut ask, &[b"COMMAND", b"INFO", request.arg(0)]);
-        // A question has no client: its number takes the place of one.
+        // A question has no client. The number of the question takes the client's place.
         self.engine.enqueue_on(
             node,
             &ask,
@@ -221,24 +222,24 @@ impl Context {
         self.read_again()
     }
 
-    /// Refuses what is no command anywhere.
+    /// Refuses a request whose command no node knows.
     fn refuse_unknown(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         reply.clear();
         Resolved::Unknown.write_error(reply, request);
         self.answer_error(session, reply);
     }
 
-    /// `POST` and `Host:` close the client without a word: a browser was made to send its bytes here, and what follows
-    /// must not be taken for requests.
+    /// Closes a client that sends `POST` or `Host:`, without a reply. A browser was made to send its bytes here, and
+    /// the rest must not be taken for requests.
     fn close_cross_protocol(&mut self, session: &mut Session) {
         session.phase = Phase::Closing { linger: false };
         self.note_closed(session, CloseReason::CrossProtocol);
     }
 
-    /// Refuses bytes that are no request. What was read before is still answered, what follows is not looked at.
+    /// Refuses bytes that are no request. Earlier requests are still answered, and later bytes are ignored.
     pub(crate) fn refuse_bytes(&mut self, session: &mut Session, error: RequestError) {
         let text = match error {
-            // The byte itself, as Redis shows it, whatever it is.
+            // Redis shows the byte itself, whatever its value.
             RequestError::ExpectedBulk(byte) => {
                 let mut text = b"ERR Protocol error: expected '$', got '".to_vec();
                 text.extend_from_slice(&[byte, b'\'']);
@@ -255,7 +256,7 @@ impl Context {
         self.note_closed(session, CloseReason::Protocol);
     }
 
-    /// Counts and logs that we close a client.
+    /// Counts and logs that shardis closes a client.
     pub(crate) fn note_closed(&mut self, session: &Session, reason: CloseReason) {
         self.stats.counters.clients_closed += 1;
         let (client, peer) = (session.origin.client, session.origin.peer.to_string());
@@ -264,8 +265,8 @@ impl Context {
 }
 
 impl Core {
-    /// Carries out the requests that begin `bytes`, until none is complete or the session must wait. Returns how many
-    /// bytes were used.
+    /// Runs the requests at the start of `bytes`, until none is complete or the session must wait. Returns the number
+    /// of bytes used.
     pub(crate) fn handle_requests(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
         walk::enter("handle_requests");
         let mut at = 0;
@@ -285,7 +286,7 @@ impl Core {
                 break;
             }
             let rest = &bytes[at..];
-            // A client of whom nobody knows who it is may announce less: it is looked at closely.
+            // A client that has not logged in has smaller limits, so its requests are scanned in full.
             let is_closely = is_strict | !session.input.scanner.is_fresh();
             let known = if is_closely { None } else { self.cx.parsing.prefix_cache.find(rest) };
             let scanned = match known.and_then(|known| known.scan(rest, &limits, &mut scratch.args)) {
@@ -310,7 +311,7 @@ impl Core {
                     break;
                 }
                 Err(_) if is_strict && !session.features.login.is_missing() => {
-                    // It has said its password a moment ago.
+                    // The client has just logged in.
                     (is_strict, limits) = (false, self.cx.engine.limits.request);
                     session.input.scanner = Scanner::default();
                     continue;
@@ -359,9 +360,9 @@ impl Core {
         at
     }
 
-    /// Sends on what nearly all requests are, from the start of `bytes` on: plain, begun as others before, and for one shard.
-    /// Nothing else of a session for which that is usual changes meanwhile, so that it is looked at once and not for each
-    /// request. Returns how many bytes were used. What it leaves, [`Core::handle_requests`] looks at closely.
+    /// Forwards requests from the start of `bytes`, as long as each is a common one: plain, with a cached prefix, and
+    /// for one shard. Such requests change nothing else of a usual session, so the session is checked once and not
+    /// for each request. Returns the number of bytes used. [`Core::handle_requests`] handles the rest.
     #[inline(always)]
     fn forward_run(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
         walk::enter("forward_run");
@@ -390,7 +391,7 @@ impl Core {
         at
     }
 
-    /// Whether nothing has to be thought of but where a request of `session` goes.
+    /// Whether a request of `session` only needs a route, and no feature takes part.
     #[inline(always)]
     fn is_usual(&self, session: &Session) -> bool {
         let is_watched = self.monitor.is_on | self.pause.is_on() | session.features.login.is_checked();
@@ -404,7 +405,7 @@ impl Core {
             && !session.replies.expects_large(&self.cx.engine.limits)
     }
 
-    /// Carries out one request, which asks for `resolved`.
+    /// Runs one request, whose command is `resolved`.
     #[inline]
     fn handle_request(
         &mut self,
@@ -423,7 +424,7 @@ impl Core {
             Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
                 self.cx.refuse_unknown(session, request, reply);
             }
-            // No node is asked for the sake of somebody whom nobody knows.
+            // Nodes get no questions from a client that has not logged in.
             Resolved::Unknown if session.features.login.is_missing() => {
                 self.cx.refuse(session, errors::NO_AUTH)
             }
@@ -448,7 +449,7 @@ impl Core {
         Step::Done
     }
 
-    /// Does what the command table says of the command that was resolved to, if the client may have it done now.
+    /// Runs the command that the request resolved to, if the client may run it now.
     fn carry_out(
         &mut self,
         session: &mut Session,
@@ -475,7 +476,7 @@ impl Core {
             }
             self.invalidations.note_read(session, command, request);
         }
-        // One branch for all: nearly no request has to do with any.
+        // One branch for all three: nearly no request has to do with any of them.
         if session.features.transaction.is_some() | self.pause.is_on() | session.features.reads.is_some() {
             if let Some(step) = self.pause.hold_back(&mut self.cx, session, command) {
                 return step;
@@ -489,14 +490,15 @@ impl Core {
                 return self.carry_out_in_transaction(session, command, request, keys, reply);
             }
         }
-        // Its reply may be of any length: nobody else is to wait behind it, and no node to be asked for it twice.
+        // The reply may be of any length. A pinned link keeps other clients from waiting behind it, and the node from
+        // getting the request twice.
         if matches!(command.carry, Carry::AllShards(Merge::Concat)) && !self.cx.pin_if_free(session) {
             return self.cx.read_again();
         }
         self.carry_out_admitted(session, command, request, keys, reply)
     }
 
-    /// Does what the command table says of a command that its client may have carried out now.
+    /// Runs a command that its client may run now.
     pub(crate) fn carry_out_admitted(
         &mut self,
         session: &mut Session,
@@ -507,7 +509,7 @@ impl Core {
     ) -> Step {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
-            // With one shard, all keys that a pattern can name are there.
+            // With one shard, a pattern matches only keys on that shard.
             Carry::ShardIf(Guard::Patterns) if self.cx.engine.topology.is_undivided() => {
                 return self.forward(session, command, request, keys);
             }
@@ -547,13 +549,13 @@ impl Core {
             }
             Carry::Here(local) => self.answer_here(session, local, command, request, reply),
             Carry::Refused(refusal) => self.cx.refuse_command(session, command, refusal, request),
-            // Only its subcommands are ever resolved to.
+            // Only the subcommands of a container are resolved.
             Carry::Container => self.cx.refuse_unknown(session, request, reply),
         }
         Step::Done
     }
 
-    /// Sends a request to the one shard that owns its keys, if it is one.
+    /// Sends a request to the shard that owns its keys. If several shards do, the request is emulated.
     pub(crate) fn forward(
         &mut self,
         session: &mut Session,

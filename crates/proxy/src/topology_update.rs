@@ -1,15 +1,15 @@
-//! Another topology takes the place of the present one while requests are in flight: nodes come, go, or get another task.
+//! Another topology takes the place of the present one while requests are in flight: nodes come, go, or change their
+//! role.
 //!
 //! ```text
-//!   node lost keys, is still a primary ─► its clients are not read from until what they have in flight was answered
-//!   node is no primary any more ────────► the same, and its connections are closed then; what waits to be sent on one
-//!                                         goes where its keys are (`redirect.rs`)
-//!   node became a primary ──────────────► it is connected to, and its shard's messages come from it
+//!   node lost keys, is still a primary ─► the worker reads from its clients when their requests in flight are answered
+//!   node is no longer a primary ────────► the same, and its links are closed then; unsent requests of a link
+//!                                         go to the nodes of their keys (`redirect.rs`)
+//!   node became a primary ──────────────► the worker connects to it, and gets the shard's messages from it
 //! ```
 //!
-//! One client's requests stay in their order: what it sends next may go to another node than what it has in flight, and
-//! must not overtake that. What is in flight is answered by the node that has it; in a cluster it may answer that the
-//! key is elsewhere by now.
+//! The order of one client's requests stays. Its next request may go to another node, and must not overtake those in
+//! flight. The node that has them answers them. In a cluster, the node may answer by now that the key is elsewhere.
 
 pub(crate) mod discovered;
 pub(crate) mod ejection;
@@ -31,7 +31,7 @@ use topology::{NodeId, ShardId, Topology};
 
 const OTHER_PRIMARY: &str = "another node has taken over";
 
-/// The clients of `tickets` send nothing else before these were answered.
+/// Makes the clients of `tickets` send nothing else before these are answered.
 fn hold_back<'t>(peers: &mut Slab<Peer>, tickets: impl Iterator<Item = &'t Ticket>) {
     for ticket in tickets.filter(|ticket| ticket.is_of_client()) {
         if let Some(Peer::Client(session)) = peers.get_mut(ticket.conn) {
@@ -41,7 +41,7 @@ fn hold_back<'t>(peers: &mut Slab<Peer>, tickets: impl Iterator<Item = &'t Ticke
 }
 
 impl Proxy {
-    /// From now on requests go where `topology` says. One that is not newer than the present one is ignored.
+    /// Routes requests by `topology` from now on. A topology that is not newer than the present one is ignored.
     pub fn handle_topology(&mut self, topology: Arc<Topology>, now: Instant) {
         self.core.begin(now);
         if topology.epoch() <= self.core.cx.engine.topology.epoch() {
@@ -60,7 +60,7 @@ impl Proxy {
         hold_back_clients_of(&mut self.core.cx, &mut self.peers, &losers);
         self.end_watches_on(&losers);
         self.drain_nodes();
-        // The same of clients with requests in flight to where a node has redirected them, and not the topology.
+        // Clients also wait if a node has redirected their requests to a place that the topology does not confirm.
         let core = &self.core;
         hold_back(&mut self.peers, core.cx.engine.links.iter().flat_map(|link| core.off_the_map(link)));
         self.core.cx.connect_primaries();
@@ -71,7 +71,7 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Who watches keys on `nodes` cannot know any more whether they have changed.
+    /// Ends watches of keys on `nodes`, because changes of those keys cannot be seen any more.
     fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
         for ix in self.core.cx.engine.links.indexes() {
             let link = &mut self.core.cx.engine.links[ix];
@@ -86,7 +86,7 @@ impl Proxy {
         }
     }
 
-    /// Takes the connections to nodes out of use that requests do not go to any more.
+    /// Takes links out of use whose nodes get no more requests.
     fn drain_nodes(&mut self) {
         for ix in self.core.cx.engine.links.indexes() {
             if self.core.is_of_use(ix) {
@@ -101,7 +101,7 @@ impl Proxy {
         }
     }
 
-    /// What was sent on the connection `ix` is answered there; nothing else is sent on it.
+    /// Drains the link `ix`: the node answers the requests that were sent, and nothing else is sent.
     fn drain_node(&mut self, ix: LinkIx) {
         let core = &mut self.core;
         let link = &mut core.cx.engine.links[ix];
@@ -116,7 +116,8 @@ impl Proxy {
         retire::reuse_retired(&mut self.core.cx, &mut self.peers, ix);
     }
 
-    /// Closes a connection on which nothing was sent yet. What waits for it is sent where its keys are, when that is known.
+    /// Closes a link on which nothing was sent yet. Requests that wait for it are sent to the nodes of their keys,
+    /// once those are known.
     fn leave_unsent(&mut self, ix: LinkIx) {
         let unsent = self.core.unsent_on(&self.peers, ix, OTHER_PRIMARY);
         let cx = &mut self.core.cx;
@@ -128,7 +129,7 @@ impl Proxy {
         self.park_unsent(node, unsent, &lost);
     }
 
-    /// Messages of a shard, and word of its changes, come from its primary.
+    /// Moves the links for messages and invalidations to the present primaries of their shards.
     fn move_sources(&mut self, before: &Topology) {
         let after = Arc::clone(&self.core.cx.engine.topology);
         for id in after.all_shards() {
@@ -139,7 +140,7 @@ impl Proxy {
             for ix in self.core.sources_of(id) {
                 self.fail_link(ix, Fault::Gone(OTHER_PRIMARY.to_owned()));
                 let link = &mut self.core.cx.engine.links[ix];
-                // Unless it is of no use any more, it is made again at once.
+                // The link is made again at once if it is still needed.
                 if let State::Waiting { until } = &mut link.state
                     && *until != Instant::NEVER
                 {
@@ -150,7 +151,7 @@ impl Proxy {
     }
 }
 
-/// Clients with requests in flight to `nodes` send nothing else before those were answered.
+/// Makes clients with requests in flight to `nodes` send nothing else before these are answered.
 fn hold_back_clients_of(cx: &mut Context, peers: &mut Peers, nodes: &BTreeSet<NodeId>) {
     let losers = cx.engine.links.iter().filter(|link| nodes.contains(&link.node));
     hold_back(peers, losers.flat_map(|link| link.tickets()));
@@ -163,7 +164,7 @@ impl Context {
         shard.is_some_and(|shard| self.engine.topology.shard(shard).replicas.contains(&id))
     }
 
-    /// Whether nobody has the place `ix` among the connections.
+    /// Whether the link `ix` is not the one that its profile uses for its node.
     fn is_vacant(&self, ix: LinkIx) -> bool {
         let link = &self.engine.links[ix];
         self.profiles.link(link.profile, link.node) != Some(ix)
@@ -171,7 +172,7 @@ impl Context {
 }
 
 impl Core {
-    /// What there is one of for each shard, or for each part of the keyspace, has as many entries as the topology wants.
+    /// Resizes the lists that have an entry for each shard or division.
     fn fit_topology(&mut self) {
         let topology = &self.cx.engine.topology;
         self.cx.engine.keeps = if topology.is_discovered() { Kept::UNTIL_RUN } else { Kept::NO };
@@ -183,7 +184,7 @@ impl Core {
         }
         for link in &mut self.cx.engine.links {
             link.outgoing.keeps_all = self.cx.engine.keeps.is_kept();
-            // A connection for messages is its shard's, whichever node is its primary: see [`Proxy::move_sources`].
+            // A link for messages belongs to its shard, whichever node is the primary: see [`Proxy::move_sources`].
             if link.used_by != Use::Subscription
                 && let Some(node) = topology.nodes().get(link.node.0 as usize)
                 && let Some(shard) = node.shard
@@ -193,7 +194,7 @@ impl Core {
         }
     }
 
-    /// Whether what goes over the connection `ix` still goes to its node: writes to a primary, reads to a replica.
+    /// Whether the requests of the link `ix` still go to its node: writes to a primary, reads to a replica.
     fn is_of_use(&self, ix: LinkIx) -> bool {
         let Link { node: id, used_by, .. } = self.cx.engine.links[ix];
         if used_by == Use::Replica {
@@ -203,14 +204,14 @@ impl Core {
         shard.is_some_and(|shard| self.cx.engine.topology.shard(shard).primary == Some(id))
     }
 
-    /// The connections over which the primary of `shard` says what it was not asked for.
+    /// The links over which the primary of `shard` pushes messages and invalidations.
     fn sources_of(&self, shard: ShardId) -> Vec<LinkIx> {
         self.subscriptions.links(shard).chain(self.invalidations.link(shard)).collect()
     }
 }
 
 impl Proxy {
-    /// Keys go to whoever is to have them by now.
+    /// Adopts the distribution of keys that ejection has changed.
     pub(crate) fn remap(&mut self) {
         let before = Arc::clone(&self.core.cx.engine.topology);
         let Some(ejection) =
@@ -226,7 +227,7 @@ impl Proxy {
             (out, returning)
         };
         let (out, returning): (Vec<String>, Vec<String>) = names(&topology);
-        // A step of who returns is no news.
+        // A step of a returning shard is no news.
         if names(&before) != (out.clone(), returning.clone()) {
             self.core.cx.stats.counters.remaps += 1;
             self.core.cx.notice(Notice::Remapped { out, returning });
@@ -235,14 +236,14 @@ impl Proxy {
     }
 }
 
-/// When somebody who is out may come back.
+/// The instant of the next possible return or step.
 #[inline]
 pub(crate) fn ejection_deadline(cx: &Context) -> Instant {
     cx.node_health.ejection.as_ref().map_or(Instant::NEVER, |ejection| ejection.deadline())
 }
 
 impl Proxy {
-    /// Keys go to whoever is in, if that has changed.
+    /// Adopts the distribution of keys, if ejection has changed it.
     #[inline]
     pub(crate) fn remap_if_changed(&mut self) {
         if self.core.cx.node_health.ejection.as_ref().is_some_and(|ejection| ejection.has_changed) {

@@ -5,23 +5,23 @@ use topology::{Address, SLOTS, ShardId};
 
 pub(crate) const ASKING: &[u8] = b"*1\r\n$6\r\nASKING\r\n";
 
-/// Why a node has not carried out a request.
+/// The reason why a node has not run a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Declined {
-    /// Its keys are there, from now on.
+    /// The keys are at `address` from now on.
     Moved { slot: u16, address: Address },
-    /// Its keys are on their way there: this request is to go after them.
+    /// The keys are being moved to `address`, and this request follows them.
     Ask { slot: u16, address: Address },
-    /// Its keys cannot be had now, and may be in a moment.
+    /// The keys cannot be reached now, and may be in a moment.
     Later,
-    /// The node is no primary any more.
+    /// The node is no longer a primary.
     NoPrimary,
 }
 
 impl Declined {
-    /// What an error of a node says, if it says that nothing was carried out. `from` is the node's address; in a cluster it
-    /// may leave out the host of another if that is the same. A single redis-server says less: what looks like more there
-    /// is the work of a script.
+    /// The meaning of a node's error, if it says that the request did not run. `from` is the node's address. In a
+    /// cluster, an error may leave out the host of another node on the same host. A single redis-server uses only
+    /// some of these errors; the others come from a script.
     pub(crate) fn parse(reply: &[u8], from: &Address, is_cluster: bool) -> Option<Declined> {
         let line = reply.strip_prefix(b"-")?.strip_suffix(b"\r\n")?;
         let mut words = line.split(|&byte| byte == b' ');
@@ -29,7 +29,7 @@ impl Declined {
         Some(match word {
             b"LOADING" => Declined::Later,
             b"READONLY" | b"MASTERDOWN" => Declined::NoPrimary,
-            // A primary becomes a replica, or a stream has gone, perhaps elsewhere; but not if a client wanted it.
+            // A primary becomes a replica, or a stream was deleted or moved. A client's CLIENT UNBLOCK is no reason.
             b"UNBLOCKED" if !line.ends_with(BY_CLIENT) => Declined::NoPrimary,
             _ if !is_cluster => return None,
             b"TRYAGAIN" | b"CLUSTERDOWN" => Declined::Later,
@@ -46,7 +46,7 @@ impl Declined {
         })
     }
 
-    /// What who waits is told if its time is up: `reply` is what the node said.
+    /// The error for a client whose time is up; `reply` is the node's.
     pub(crate) fn reason(&self, reply: &[u8]) -> String {
         match self {
             Declined::Moved { .. } | Declined::Ask { .. } => errors::REDIRECTED.to_owned(),
@@ -56,18 +56,18 @@ impl Declined {
         }
     }
 
-    /// What the node may carry out behind a request that it has declined so.
+    /// The requests behind a declined one that its node may run.
     pub(crate) fn behind(&self) -> Behind {
         match self {
             Declined::Moved { .. } | Declined::Ask { .. } => Behind::Nothing,
             Declined::Later => Behind::Anything,
-            // A replica answers reads, with what it had when it was a primary.
+            // A replica answers reads, with its data from the time as a primary.
             Declined::NoPrimary => Behind::Reads,
         }
     }
 }
 
-/// What a node that has declined a request may carry out of what was sent behind it.
+/// The requests that a node may run though it has declined one before them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Nothing,
@@ -75,7 +75,7 @@ pub(crate) enum Behind {
     Anything,
 }
 
-/// The address `host:port`, where an empty host is that of `from`.
+/// The address `host:port`, where an empty host stands for that of `from`.
 pub(crate) fn address_of(text: &str, from: &Address) -> Option<Address> {
     let (host, port) = text.rsplit_once(':')?;
     let port = port.parse().ok().filter(|port| *port > 0)?;
@@ -87,7 +87,7 @@ pub(crate) fn address_of(text: &str, from: &Address) -> Option<Address> {
     Some(Address::Tcp { host, port })
 }
 
-/// Whose keys a request is about, whatever topology comes.
+/// The keys of a request, in a form that every topology can locate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Aim {
     Slot(u16),
@@ -100,5 +100,5 @@ impl Default for Aim {
     }
 }
 
-/// How an error ends by which a client has ended the wait of another.
+/// The end of the error for a wait that a client ended by CLIENT UNBLOCK.
 pub(crate) const BY_CLIENT: &[u8] = b"via CLIENT UNBLOCK";

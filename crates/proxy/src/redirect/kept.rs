@@ -1,5 +1,5 @@
-//! What the bytes of a request say that were kept and are sent again ([`crate::redirect`]): whose keys it is about, and for
-//! how long it may still wait.
+//! Facts about a kept request that is sent again ([`crate::redirect`]): the slot or shard of its keys, and the time
+//! that it may still wait.
 
 use crate::context::Context;
 use crate::redirect::declined::Aim;
@@ -12,7 +12,7 @@ use stdx::Instant;
 use topology::ShardId;
 
 impl Context {
-    /// Whose keys `request` is about; without keys, it is about all of `shard`.
+    /// The slot or shard of `request`. Without keys, the request belongs to all of `shard`.
     pub(crate) fn aim_of(&self, request: &[u8], shard: ShardId) -> Aim {
         let first = self.look_into(request, |request, command| {
             let mut positions = Vec::new();
@@ -26,18 +26,18 @@ impl Context {
         first.flatten().unwrap_or(Aim::Shard(shard))
     }
 
-    /// Whether a replica may carry `request` out; of EXEC nobody knows.
+    /// Whether a replica may run `request`. For EXEC and unknown commands, that is possible.
     pub(crate) fn may_run_on_replica(&self, request: &[u8]) -> bool {
         self.look_into(request, |_, command| !command.may_write()).unwrap_or(true)
     }
 
-    /// `request`, which is late from `deadline` on, as it is to be sent again: it waits for what is left of its time. A
-    /// command that was learnt waits anew: nobody knows where it says for how long.
+    /// `request` with the rest of its time to wait; it is late from `deadline` on. A learned command keeps its full
+    /// time: the place of its timeout is unknown.
     pub(crate) fn shortened<'r>(&self, request: &'r [u8], deadline: Instant) -> Cow<'r, [u8]> {
         if deadline == Instant::NEVER {
             return request.into();
         }
-        // As much later than that it may be answered.
+        // The deadline is later than the end of the wait by the request timeout.
         let left = (deadline - self.engine.limits.request_timeout).since(self.engine.now);
         let shorter = self.look_into(request, |request, command| match command.carry {
             Carry::Blocking(wait) => {
@@ -50,7 +50,7 @@ impl Context {
         shorter.flatten().map_or(request.into(), Cow::Owned)
     }
 
-    /// What `look` finds in a request of these bytes; `None` if nothing is known of its command.
+    /// Applies `look` to the request and its command. `None` if the command is unknown.
     fn look_into<T>(&self, bytes: &[u8], look: impl FnOnce(&Request<'_>, &Command) -> T) -> Option<T> {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let scanned = Scanner::default().scan(bytes, &self.engine.limits.request, &mut args, &mut inline);

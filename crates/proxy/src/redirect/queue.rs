@@ -1,4 +1,4 @@
-//! Requests that were declined and wait, and the wish for a newer topology.
+//! Declined requests that wait, and the wish for a newer topology.
 
 use crate::features::{Owner, Retry, Ticket};
 use crate::link::Use;
@@ -9,26 +9,26 @@ use std::time::Duration;
 use stdx::Instant;
 use topology::discovery::Wish;
 
-/// A request that is declined for a while is tried again so often: often enough to be through soon after the cluster
-/// is, and few requests beside those that are served meanwhile.
+/// The interval between attempts for a declined request. A short one ends the wait soon after the cluster has
+/// recovered. A long one keeps repeated requests few beside the others.
 pub(crate) const RETRY_AFTER: Duration = Duration::from_millis(15);
 
-/// Discovery is asked so often at most: more would tell it nothing new.
+/// The smallest interval between wishes for a topology: more of them would bring no news.
 pub(crate) const WISH_EVERY: Duration = Duration::from_millis(20);
 
-/// So many bytes of parked requests are held; what is declined beyond that fails at once.
+/// The limit of bytes in the retry queue. A request that is declined beyond it fails at once.
 pub(crate) const PARKED_BYTES_MAX: usize = 32 << 20;
 
-/// A request that was declined, or not sent, and is on no connection.
+/// A request that was declined, or not sent, and is on no link.
 #[derive(Debug)]
 pub(crate) struct Stray {
     pub retry: Retry,
-    /// Over which kind of connection it goes.
+    /// The kind of link that the request needs.
     pub used_by: Use,
-    /// It watches keys, or else waits for an element, if it goes over a connection of its client's own.
+    /// Whether a request on a held link watches keys, or else waits for an element.
     pub watches: bool,
     pub aim: Aim,
-    /// What the client is told if its time is up.
+    /// The client's error if the time is up.
     pub reason: String,
     pub retry_at: Instant,
 }
@@ -39,27 +39,27 @@ pub(crate) struct RetryQueue {
     pub strays: VecDeque<Stray>,
     pub bytes: usize,
     pub counted_bytes: usize,
-    /// The first of them, or of the topics that have had a setback, is tried again, or told that its time is up.
+    /// The instant at which the first request, or the first topic that has failed, is due for a retry or times out.
     pub due_at: Instant,
 }
 
 impl RetryQueue {
-    /// How many requests wait.
+    /// The number of requests that wait.
     pub(crate) fn len(&self) -> usize {
         self.strays.len()
     }
 
-    /// What is known of each request that waits.
+    /// The tickets of the requests that wait.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
         self.strays.iter().map(|stray| &stray.retry.ticket)
     }
 
-    /// What it was counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.strays.iter().map(|stray| stray.retry.request.len()).sum())
     }
 
-    /// Adds `stray`, in its client's order, of whom more may be here if `has_more`.
+    /// Adds `stray` in the order of its client. With `has_more`, other requests of that client may be here.
     pub(crate) fn add(&mut self, stray: Stray, has_more: bool) {
         let is_later = |other: &Stray| is_ahead(&stray.retry.ticket, &other.retry.ticket);
         let later = if has_more { self.strays.iter().position(is_later) } else { None };
@@ -79,7 +79,7 @@ impl Default for RetryQueue {
     }
 }
 
-/// When a newer topology was wished for.
+/// The wish for a newer topology.
 #[derive(Debug)]
 pub(crate) struct Wishes {
     pub wish: Option<Wish>,
@@ -93,7 +93,7 @@ impl Default for Wishes {
 }
 
 impl Wishes {
-    /// The wish, if there is one and the last was long enough ago.
+    /// The wish, if there is one and the last one is long enough ago.
     pub(crate) fn take(&mut self, now: Instant) -> Option<Wish> {
         if self.not_before > now {
             return None;

@@ -1,6 +1,8 @@
-//! Requests that several shards must see: divided, sent, and their replies announced to a merge.
+//! Requests that several shards must see. shardis divides and sends them, and a merge makes one reply of the
+//! fragments' replies.
 //!
-//! If a shard of a split request is known to be down, nothing is sent to the other shards either: the client may repeat it safely.
+//! If a shard of a split request is known to be down, nothing is sent to the other shards either. So the client may
+//! repeat the request safely.
 
 use crate::context::Context;
 use crate::features::{Asked, Owed, Owner, Session, TaskId};
@@ -16,8 +18,8 @@ use command::{Command, Flags};
 use resp::Request;
 
 impl Context {
-    /// Sends each part of `keys` a request of its own with the keys (and values) that belong to it, in the order of
-    /// the original. All parts must be admitted, else none is sent.
+    /// Sends each part of `keys` a request with its keys (and values), in the order of the original. All parts must
+    /// be admitted, or none is sent.
     pub(crate) fn send_parts(
         &mut self,
         session: &mut Session,
@@ -32,7 +34,7 @@ impl Context {
         }
     }
 
-    /// The same over the connections that were chosen, which have admitted their parts.
+    /// Sends the parts over the links that were chosen, which have admitted them.
     pub(crate) fn send_parts_to_nodes(
         &mut self,
         session: &mut Session,
@@ -57,7 +59,7 @@ impl Context {
         self.expect_parts(session, command, merge, request, keys, None);
     }
 
-    /// Appends one part's request after the other: a node may get several, one for each slot.
+    /// Appends the parts' requests one after the other: a node may get several, one for each slot.
     fn write_parts_in_turn(&mut self, step: usize, request: &Request<'_>, keys: &mut Keys) {
         let mut order: Vec<usize> = (0..keys.positions.len()).collect();
         order.sort_by_key(|&key| keys.part_of_key[key]);
@@ -95,8 +97,8 @@ impl Context {
         }
     }
 
-    /// Chooses the connection for each part. If a shard does not take its part, nothing is sent, and the client may
-    /// safely repeat.
+    /// Chooses the link for each part. If a shard does not admit its part, nothing is sent, and the client may repeat
+    /// the request safely.
     pub(crate) fn refuse_unless_admitted(&mut self, session: &mut Session, parts: &mut [Part]) -> bool {
         for part in parts {
             match self.link_for(session, part.shard) {
@@ -145,16 +147,16 @@ impl Context {
         self.expect_merge(session, merge, keys, kept);
     }
 
-    /// Whether the replies of `parts` are not passed on while they come.
+    /// Whether the replies of `parts` are held until they are complete instead of being relayed.
     fn is_taken_whole(&self, session: &Session, merge: command::Merge, parts: &[Part]) -> bool {
         match merge {
-            // Within a transaction, whose other replies come behind it.
+            // Within a transaction, whose other replies come behind this one.
             command::Merge::Concat => session.hold.has(Reason::Order),
             _ => self.engine.topology.is_cluster() && shares_conns(parts),
         }
     }
 
-    /// The same, for a merge that is there.
+    /// Reserves the client's place for `merge`, and queues a ticket for each part that was appended.
     pub(crate) fn expect_merge(&mut self, session: &mut Session, mut merge: Merge, keys: &Keys, kept: Kept) {
         let holds = merge.held_bytes();
         self.engine.memory.recount(&mut merge.counted_bytes, holds);
@@ -168,7 +170,7 @@ impl Context {
     }
 }
 
-/// Whether several of `parts` go over one connection.
+/// Whether several of `parts` go over one link.
 fn shares_conns(parts: &[Part]) -> bool {
     let mut nodes: Vec<LinkIx> = parts.iter().map(|part| part.link).collect();
     nodes.sort_unstable();

@@ -1,5 +1,5 @@
-//! Commands that the table does not have (of modules, of newer servers): asked of a node once with `COMMAND INFO`,
-//! then remembered. A client whose request needs the answer waits; others do not notice.
+//! Commands that the table lacks (of modules, of newer servers). shardis asks a node once with `COMMAND INFO` and
+//! remembers the answer. Only a client whose request needs the answer waits.
 
 use crate::ConnId;
 use crate::limits::Limits;
@@ -10,23 +10,23 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use stdx::{Instant, Slab};
 
-/// What is known of commands that the table does not have.
+/// Knowledge of commands that the table lacks.
 #[derive(Debug, Default)]
 pub(crate) struct Learner {
-    /// By upper-case name.
+    /// Knowledge by upper-case name.
     known: HashMap<Vec<u8>, Knowledge>,
     questions: Slab<Question>,
 }
 
 #[derive(Debug)]
 enum Knowledge {
-    /// A node knows it.
+    /// A node knows the command.
     Known(Arc<Command>),
-    /// A question is on its way.
+    /// A question is in flight.
     Asked(stdx::Id),
-    /// The node that was asked does not know it; asked again after `until`.
+    /// The node that was asked does not know the command. It is asked again after `until`.
     Unknown { until: Instant },
-    /// Nobody could be asked; `until` is now, so that only those who waited are told.
+    /// No node answered the question. `until` is the present, so only the clients that wait get the error.
     Unavailable { text: String, until: Instant },
 }
 
@@ -36,23 +36,23 @@ struct Question {
     waiting: Vec<ConnId>,
 }
 
-/// What to do with a request whose name the table does not have.
+/// The way to go on with a request whose name the table lacks.
 #[derive(Debug)]
 pub(crate) enum Lookup {
-    /// Go on with this.
+    /// Use this command.
     Known(Arc<Command>),
-    /// No node knows it.
+    /// No node knows the command.
     Unknown,
-    /// A node must be asked; it could not be: this is the client's error.
+    /// A node had to be asked and was not available. This is the client's error.
     Unavailable(String),
-    /// Somebody has asked: wait with [`Learner::wait`].
+    /// The question is in flight: wait with [`Learner::wait`].
     Asked(stdx::Id),
-    /// Ask, with [`Learner::ask`].
+    /// Ask a node, with [`Learner::ask`].
     New,
 }
 
 impl Learner {
-    /// What is known of `name`, which must be learnable.
+    /// The knowledge of `name`, which must be learnable.
     pub(crate) fn look_up(&self, name: &[u8], now: Instant) -> Lookup {
         match self.known.get(&name.to_ascii_uppercase()) {
             Some(Knowledge::Known(command)) => Lookup::Known(Arc::clone(command)),
@@ -65,7 +65,7 @@ impl Learner {
         }
     }
 
-    /// Notes that `name` is being asked for and that `conn` waits. The number goes into the ticket.
+    /// Notes that a node is asked for `name` and that `conn` waits. The returned number goes into the ticket.
     pub(crate) fn ask(&mut self, name: &[u8], conn: ConnId, limits: &Limits) -> stdx::Id {
         if self.known.len() >= limits.learned_max {
             self.forget();
@@ -76,19 +76,19 @@ impl Learner {
         question
     }
 
-    /// `conn` waits for an answer that was asked for already.
+    /// Makes `conn` wait for a question in flight.
     pub(crate) fn wait(&mut self, question: stdx::Id, conn: ConnId) {
         if let Some(question) = self.questions.get_mut(question) {
             question.waiting.push(conn);
         }
     }
 
-    /// Who waits for an answer.
+    /// The clients that wait for an answer.
     pub(crate) fn waiting(&self) -> impl Iterator<Item = ConnId> {
         self.questions.iter().flat_map(|(_, question)| question.waiting.iter().copied())
     }
 
-    /// A node answered. Returns who waited.
+    /// Takes a node's answer. Returns the clients that waited.
     pub(crate) fn absorb(
         &mut self,
         question: stdx::Id,
@@ -100,7 +100,7 @@ impl Learner {
         let error = text.trim_matches(['-', '\r', '\n']);
         let knowledge = match learned::parse(reply) {
             Some(command) => Knowledge::Known(Arc::new(command)),
-            // Who has asked may not know it. Others may.
+            // The asking user may lack the permission. Other users may have it.
             None if is_error(reply) && is_denial(error) => {
                 Knowledge::Unavailable { text: error.to_owned(), until: now }
             }
@@ -109,7 +109,7 @@ impl Learner {
         self.answer(question, knowledge)
     }
 
-    /// The node that was asked did not answer. Returns who waited.
+    /// Notes that the node did not answer. Returns the clients that waited.
     pub(crate) fn absorb_loss(&mut self, question: stdx::Id, text: String, now: Instant) -> Vec<ConnId> {
         self.answer(question, Knowledge::Unavailable { text, until: now })
     }
@@ -120,8 +120,8 @@ impl Learner {
         question.waiting
     }
 
-    /// Makes room: all but what is being asked for is asked for again when it is needed. Whoever sends a thousand
-    /// invented names costs others one round trip for each command that they use.
+    /// Makes room: drops all knowledge except questions in flight. A client that sends a thousand invented names
+    /// costs others one round trip for each learned command.
     fn forget(&mut self) {
         self.known.retain(|_, knowledge| matches!(knowledge, Knowledge::Asked(_)));
     }
@@ -135,7 +135,7 @@ mod tests {
     const CONN: ConnId = ConnId { index: 3, generation: 0 };
 
     #[test]
-    fn what_no_node_knows_is_remembered_for_a_while() {
+    fn unknown_commands_are_remembered_for_a_while() {
         let (mut learner, limits) = (Learner::default(), Limits::default());
         assert!(matches!(learner.look_up(b"FOO.BAR", Instant::ZERO), Lookup::New));
         let question = learner.ask(b"foo.bar", CONN, &limits);

@@ -1,55 +1,57 @@
-//! How recent requests began: who sends `GET` once sends it again, with the same bytes in front of its key.
+//! A cache of request prefixes: a client that sends `GET` once sends it again, with the same bytes in front of the
+//! key.
 //!
 //! ```text
 //!   *2\r\n$3\r\nGET\r\n │ $6\r\nuser:1\r\n
 //!   ── the prefix ────────┴─ an argument like any other
 //! ```
 //!
-//! A prefix says how many arguments there are and which command is meant, so the same bytes need not be read, and the name
-//! not be looked up, again and again: that is an eighth of what a request among many costs.
+//! A prefix gives the number of arguments and the command. So the worker need not parse the same bytes and look up
+//! the same name again. That is an eighth of a request's cost under load.
 
 use command::{Carry, Command, Number};
 use resp::Request;
 use resp::request::{RequestLimits, Span, plain_arg, plain_args};
 
-/// What requests begin with that were seen lately.
+/// The prefixes of recent requests.
 #[derive(Debug)]
 pub(crate) struct PrefixCache {
     prefixes: [Prefix; PREFIXES],
 }
 
-/// Enough for the commands that one worker's clients mix: two that meet in a place take it in turns, and cost what all did
-/// without cache.
+/// The size of the cache, enough for the commands that one worker's clients mix. Two commands that share an entry
+/// replace each other, and cost as much as without the cache.
 const PREFIXES: usize = 32;
-/// So much of a request is looked at. Names of up to six letters fit, with nine arguments; of five, with 99.
+/// The longest prefix. Names of up to six letters fit with nine arguments, and names of five letters with 99.
 const BYTES: usize = 16;
 
-/// How a plain request of a command of the table begins.
+/// The prefix of a plain request of a command in the table.
 #[derive(Clone, Copy, Debug)]
 struct Prefix {
-    /// Its first eight bytes.
+    /// The first eight bytes.
     first: u64,
-    /// The eight behind them as far as `mask` says.
+    /// The next eight bytes, as far as `mask` keeps them.
     second: u64,
     mask: u64,
     known: Option<Known>,
 }
 
-/// What a prefix says of its request.
+/// Facts about a request that follow from its prefix.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Known {
     pub command: &'static Command,
     pub number: Number,
-    /// How many arguments it has.
+    /// The number of arguments.
     args: u32,
-    /// Where the command's name is.
+    /// The place of the command's name.
     name: Span,
-    /// Which argument its only key is, if that alone says where it goes; else 0.
+    /// The index of the only key, if the route depends on that key alone; else 0.
     key: u32,
 }
 
 impl Known {
-    /// Finds the key of the request that begins `bytes`, and the request's length, if it is plain and goes where that key is.
+    /// Finds the key and the length of the request at the start of `bytes`, if the request is plain and its key gives
+    /// the route.
     #[inline(always)]
     pub(crate) fn scan_key<'b>(&self, bytes: &'b [u8], limits: &RequestLimits) -> Option<(&'b [u8], usize)> {
         if self.key == 0 {
@@ -66,7 +68,7 @@ impl Known {
         Some((&bytes[key.start..key.start + key.len], at))
     }
 
-    /// Finds the arguments of the request that begins `bytes`, and its length, if it is plain.
+    /// Finds the arguments and the length of the request at the start of `bytes`, if the request is plain.
     #[inline(always)]
     pub(crate) fn scan(&self, bytes: &[u8], limits: &RequestLimits, args: &mut Vec<Span>) -> Option<usize> {
         args.clear();
@@ -77,31 +79,31 @@ impl Known {
 
 impl Default for PrefixCache {
     fn default() -> PrefixCache {
-        // No byte of the second half is looked at, and yet it would have to be 1: that never is.
+        // This entry matches nothing: its mask keeps no byte of the second half, and `second` is 1.
         PrefixCache { prefixes: [Prefix { first: 0, second: 1, mask: 0, known: None }; PREFIXES] }
     }
 }
 
 impl PrefixCache {
-    /// What is known of the request that begins `bytes`.
+    /// The facts known about the request at the start of `bytes`.
     #[inline(always)]
     pub(crate) fn find(&self, bytes: &[u8]) -> Option<Known> {
         let (first, second) = halves(bytes)?;
         let prefix = &self.prefixes[place(first, second)];
-        // One comparison: both hold nearly always.
+        // One comparison, since nearly always both halves match.
         if (prefix.first ^ first) | (prefix.second ^ second & prefix.mask) != 0 {
             return None;
         }
         prefix.known
     }
 
-    /// Remembers how `request` begins, a plain one, which was found to be the command `command`.
+    /// Remembers the prefix of `request`, a plain one, whose command is `command`.
     #[cold]
     pub(crate) fn note(&mut self, request: &Request<'_>, command: &'static Command, number: Number) {
         let Some((first, second)) = halves(request.bytes) else { return };
         let (name, args) = (request.span(0), request.len() as u32);
         let end = name.start + name.len + 2;
-        // What is a command only together with its second word is none by its prefix.
+        // A command that needs its second word cannot be known by its prefix.
         if end > BYTES || name.len != command.name.len() || !command.subcommands.is_empty() {
             return;
         }
@@ -121,7 +123,7 @@ fn halves(bytes: &[u8]) -> Option<(u64, u64)> {
     Some((start as u64, (start >> 64) as u64))
 }
 
-/// Where a prefix is kept: by bytes that belong to it, however short its name is.
+/// The place of a prefix, computed only from bytes that belong even to the shortest prefix.
 #[inline(always)]
 fn place(first: u64, second: u64) -> usize {
     // The product's high bits depend on all bits of the mix (Fibonacci hashing).
@@ -137,7 +139,7 @@ mod tests {
     use resp::request::{Scanned, Scanner};
     use stdx::Prng;
 
-    /// Takes the request that begins `bytes` apart without cache: its length, its arguments, its command.
+    /// Parses the request at the start of `bytes` without the cache: its length, its arguments, its command.
     fn read(bytes: &[u8]) -> (usize, Vec<Span>, Resolved<'static>, Number) {
         let (mut args, mut inline) = (Vec::new(), Vec::new());
         let scanned = Scanner::default().scan(bytes, &RequestLimits::default(), &mut args, &mut inline);
@@ -146,7 +148,7 @@ mod tests {
         (len, args, resolved, number)
     }
 
-    /// As requests are read: by what is known, or else closely, which is then known. Returns whether it was.
+    /// Reads a request through the cache, or parses and caches it. Returns whether the cache had it.
     fn check(cache: &mut PrefixCache, bytes: &[u8]) -> bool {
         let (len, args, resolved, number) = read(bytes);
         let Some(known) = cache.find(bytes) else {
@@ -175,7 +177,7 @@ mod tests {
     }
 
     #[test]
-    fn the_second_request_of_a_command_is_known_by_its_head() {
+    fn the_second_request_of_a_command_is_known_by_its_prefix() {
         let mut cache = PrefixCache::default();
         for (words, is_known) in [
             ("GET some-key", false),
@@ -184,11 +186,11 @@ mod tests {
             ("GEX some-key", false),
             ("EXPIRE key 100", false),
             ("EXPIRE k 1", true),
-            // Another number of arguments is another prefix, and one that does not fit is never known.
+            // Another number of arguments makes another prefix. One that does not fit is never cached.
             ("EXPIRE key 100 NX", false),
             ("GET some-key more", false),
             ("GET some-key more", false),
-            // Too long to be one: the name ends behind the sixteenth byte.
+            // The prefix is too long: the name ends behind the sixteenth byte.
             ("HGETALL key", false),
             ("HGETALL key", false),
             // The second word decides.
@@ -204,12 +206,12 @@ mod tests {
     }
 
     #[test]
-    fn only_what_goes_where_one_key_is_is_scanned_for_it() {
+    fn only_requests_routed_by_one_key_are_scanned_for_it() {
         let mut cache = PrefixCache::default();
         for (words, key) in [
             ("GET some-key", Some("some-key")),
             ("SET some-key value", Some("some-key")),
-            // Two keys, keys behind their number, none at all, and none where it should be.
+            // Two keys, keys behind their number, no key, and a missing key.
             ("MGET a b", None),
             ("LMPOP 1 a LEFT", None),
             ("PING", None),
@@ -224,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_all_there_is_not_scanned() {
+    fn incomplete_requests_are_not_scanned() {
         let mut cache = PrefixCache::default();
         let bytes = request("GET some-key");
         assert!(!check(&mut cache, &bytes));
@@ -243,11 +245,11 @@ mod tests {
     }
 
     #[test]
-    fn heads_change_nothing_about_what_requests_mean() {
+    fn prefixes_do_not_change_the_meaning_of_requests() {
         let names: Vec<&str> = command::all().map(|command| &*command.name).collect();
         let (seed, mut known) = (0x4ead5, 0);
         let (mut prng, mut cache) = (Prng::new(seed), PrefixCache::default());
-        // A few names at a time, so that some come again.
+        // Few names at a time, so that some repeat.
         for round in 0..20_000 {
             let name = names[(prng.below(12) as usize + round / 100) % names.len()];
             let name = if prng.below(4) == 0 { name.to_owned() } else { name.to_ascii_uppercase() };

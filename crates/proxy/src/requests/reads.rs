@@ -13,7 +13,7 @@ use command::{Carry, Command};
 use resp::Request;
 
 impl Core {
-    /// Carries out a read that a replica may answer; `None` if the request goes to the primary as others do.
+    /// Runs a read that a replica may answer. `None` if the request goes to the primary as others do.
     #[cold]
     pub(crate) fn read_from_replica(
         &mut self,
@@ -41,7 +41,7 @@ impl Core {
         None
     }
 
-    /// Sends a read, or the parts of one, to replicas, if one is chosen.
+    /// Sends a read, or its parts, to replicas, if any is chosen.
     pub(crate) fn send_read(
         &mut self,
         session: &mut Session,
@@ -81,7 +81,7 @@ impl Core {
                 self.cx.send_parts_to_nodes(session, command, merge, request, keys);
                 Some(Step::Done)
             }
-            // What is carried out over several shards is read from their primaries.
+            // An emulation over several shards reads from their primaries.
             (Route::Parts, _) => None,
         }
     }

@@ -1,4 +1,4 @@
-//! Where one request goes.
+//! The route of one request.
 
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::LinkIx;
@@ -9,26 +9,26 @@ use resp::Request;
 use resp::request::Span;
 use topology::{ShardId, Topology};
 
-/// Vectors that every request of a worker uses in turn, so that none is allocated for it.
+/// Vectors that all requests of a worker use in turn, so that no request allocates its own.
 #[derive(Debug, Default)]
 pub(crate) struct Scratch {
     /// Arguments of the request that is being read.
     pub args: Vec<Span>,
-    /// An inline request in RESP form.
+    /// An inline request, converted to RESP.
     pub inline: Vec<u8>,
-    /// A reply that is being put together.
+    /// The reply in the making.
     pub reply: Vec<u8>,
-    /// See there.
+    /// The keys of the request.
     pub keys: Keys,
 }
 
 impl Scratch {
-    /// After a request of more arguments, the memory for them is given back.
+    /// The capacity for arguments that is kept. After a request with more, the memory is given back.
     const ARGS_KEPT: usize = 4096;
-    /// A request of so many bytes may have had more.
+    /// The smallest size of a request with more arguments than [`Self::ARGS_KEPT`].
     pub(crate) const MANY_ARGS_BYTES_MIN: usize = Self::ARGS_KEPT * b"$0\r\n\r\n".len();
 
-    /// Gives back what a request of many arguments has taken.
+    /// Gives back the memory of a request with many arguments.
     #[cold]
     pub(crate) fn shrink(&mut self) {
         if self.args.capacity() > Self::ARGS_KEPT {
@@ -43,7 +43,7 @@ impl Scratch {
         self.keys.shrink(Self::ARGS_KEPT);
     }
 
-    /// For a keyspace of so many divisions.
+    /// Vectors for a keyspace of `divisions` divisions.
     pub(crate) fn new(divisions: usize) -> Scratch {
         let mut scratch = Scratch::default();
         scratch.keys.resize(divisions);
@@ -51,7 +51,7 @@ impl Scratch {
     }
 }
 
-/// The keys of one request and how they fall into parts.
+/// The keys of one request and their parts.
 #[derive(Debug, Default)]
 pub(crate) struct Keys {
     /// Argument index of each key.
@@ -64,38 +64,37 @@ pub(crate) struct Keys {
     part_of_division: Vec<u32>,
 }
 
-/// What of one request goes to one shard.
+/// The part of a request that goes to one shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Part {
-    /// Where it goes.
+    /// The shard of the part.
     pub shard: ShardId,
     /// The division of its keys.
     pub division: u32,
-    /// How many of the keys.
+    /// The number of keys.
     pub keys: usize,
-    /// The connection over which; set before it is queued.
+    /// The link for the part; set before the part is queued.
     pub link: LinkIx,
-    /// Where its request begins in the link's output; set when it is queued.
+    /// The start of the part's request in the link's output; set when the part is queued.
     pub start: u64,
 }
 
 const NO_PART: u32 = u32::MAX;
 
-/// The decision for one request.
+/// The route of one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Route {
-    /// All of it to this shard.
+    /// The whole request goes to this shard.
     One(ShardId),
-    /// Its keys are spread over several shards: [`Keys::parts`] says how.
+    /// The keys belong to several shards: see [`Keys::parts`].
     Parts,
 }
 
 /// Chooses the shards that must see `request`.
 ///
 /// A request whose keys share a shard is forwarded byte for byte, so this must not report parts unless there are two.
-/// A request whose keys cannot be found is one that Redis itself refuses: any node gives the right error. Requests that
-/// no key ties to a shard go to always the same one, so that what one of them does (a script that is loaded by EVAL
-/// without keys) the next one finds.
+/// Redis refuses a request whose keys cannot be found, so any node returns the right error. All requests without a
+/// key go to one fixed shard. Thus a script that one request loads (by EVAL without keys) is there for the next.
 #[inline(always)]
 pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     match command.single_key() {
@@ -107,7 +106,7 @@ pub(crate) fn route(command: &Command, request: &Request<'_>, topology: &Topolog
     }
 }
 
-/// As [`route`], for a request that may have several keys.
+/// Routes like [`route`], for a request that may have several keys.
 #[inline(never)]
 fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, keys: &mut Keys) -> Route {
     if command.keys(request, &mut keys.positions).is_err() {
@@ -142,14 +141,14 @@ impl Keys {
         }
     }
 
-    /// Gives back what took more than `kept` keys.
+    /// Gives back the memory of more than `kept` keys.
     fn shrink(&mut self, kept: usize) {
         if self.positions.capacity().max(self.part_of_key.capacity()) > kept {
             (self.positions, self.part_of_key) = (Vec::new(), Vec::new());
         }
     }
 
-    /// The keys of a request that goes whole to each shard.
+    /// Makes a part for each shard, for a request that goes whole to all.
     pub(crate) fn all_shards(&mut self, topology: &Topology) {
         self.part_of_key.clear();
         self.parts.clear();
@@ -162,7 +161,7 @@ impl Keys {
         }));
     }
 
-    /// The keyspace has so many divisions from now on.
+    /// Changes the number of divisions of the keyspace.
     pub(crate) fn resize(&mut self, divisions: usize) {
         self.part_of_division.clear();
         self.part_of_division.resize(divisions, NO_PART);

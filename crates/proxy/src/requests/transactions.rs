@@ -1,4 +1,4 @@
-//! Commands within MULTI, and the replies of EXEC that are made here.
+//! Commands within MULTI, and the replies of EXEC that shardis makes itself.
 
 use crate::core::Core;
 use crate::errors;
@@ -16,7 +16,7 @@ use command::{Carry, Command, Local, Transaction as Act, Within};
 use resp::{Request, encode};
 
 impl Core {
-    /// Carries out or keeps `command`, of a client that has sent MULTI.
+    /// Runs or queues `command` of a client that has sent MULTI.
     pub(crate) fn carry_out_in_transaction(
         &mut self,
         session: &mut Session,
@@ -106,7 +106,8 @@ impl Core {
         laid
     }
 
-    /// Carries out `request`, which was checked when it was kept, and writes its reply. False if others are to be asked.
+    /// Runs `request`, which was checked when it was queued, and writes its reply. Returns false if nodes or other
+    /// workers must be asked first.
     pub(crate) fn write_inlay(
         &mut self,
         session: &mut Session,
@@ -130,7 +131,7 @@ impl Core {
         true
     }
 
-    /// Carries out `request` as without a transaction. `rest` goes on behind its reply.
+    /// Runs `request` as without a transaction. `rest` follows its reply.
     pub(crate) fn carry_out_inlay(&mut self, session: &mut Session, request: &[u8], rest: Owed) {
         let interrupted = session.replies.interrupt_relay(&mut self.cx.engine.pool);
         let mut scratch = std::mem::take(&mut self.cx.parsing.scratch);

@@ -1,9 +1,9 @@
-//! A large request, passed on to its node while it comes.
+//! Upload: a large request is relayed to its node while it comes in.
 //!
-//! The key of most commands stands before what makes them large, so that where the request goes is known from its
-//! beginning. It goes over a pinned connection: the shared one could not be used by anybody until the client has sent
-//! all of it. If the client goes away half-way, the connection is closed, and the node drops what it had: half a
-//! request is never carried out.
+//! In most commands the key stands before the large argument, so the beginning of a request gives its route. The
+//! request goes over a pinned link: no other client could use the shared link until the request is complete. If the
+//! client goes away half-way, the link is closed and the node drops the incomplete request. Half a request never
+//! runs.
 
 use crate::context::Context;
 use crate::core::Core;
@@ -20,11 +20,12 @@ use resp::request::{Scanner, Span};
 use stdx::{Id, Instant};
 use topology::ShardId;
 
-/// A request with more arguments is held until it is whole: it is large by their number.
+/// The limit of arguments of an upload. A request with more is large by their number, and is held until it is
+/// complete.
 const ARGS_MAX: usize = 64 * 1024;
 
 impl Context {
-    /// Passes on what belongs to the request. Returns how many bytes were used.
+    /// Relays bytes of the request. Returns the number of bytes used.
     pub(crate) fn continue_upload(&mut self, session: &mut Session, id: Id, bytes: &[u8]) -> usize {
         let Some(Upload { link: ix, scanner }) = self.pins.get_mut(id).and_then(|pin| pin.upload.as_mut())
         else {
@@ -50,7 +51,7 @@ impl Context {
         passed.len
     }
 
-    /// The request is whole.
+    /// Ends the upload of a complete request.
     fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<LinkIx>) {
         session.input.began = None;
         if let Some(pin) = self.pins.get_mut(id) {
@@ -64,13 +65,14 @@ impl Context {
         }
     }
 
-    /// Whether bytes of the session may come now: as requests, or as a part of a large one whose node takes it.
+    /// Whether the session takes bytes now: as requests, or as a part of an upload whose node takes it.
     pub(crate) fn may_receive(&self, session: &Session) -> bool {
         if session.may_read(&self.engine.limits) {
             return !self.engine.memory.is_full();
         }
         if session.is_blocked() {
-            // Its end must be seen when it comes. If that has come, what is left of its requests still holds it here.
+            // The worker must read to see the client's end of stream. After the end, only unread requests hold the
+            // session here.
             let may_end = session.phase == Phase::Open;
             return may_end && session.input.bytes.len() < self.engine.limits.waiting_input_bytes_max;
         }
@@ -79,7 +81,7 @@ impl Context {
         upload.link.is_none_or(|ix| self.engine.links[ix].queued_bytes() < self.engine.limits.relay_bytes_max)
     }
 
-    /// Whether the session is in the middle of a large request.
+    /// Whether the session is in the middle of an upload.
     pub(crate) fn is_uploading(&self, session: &Session) -> bool {
         let Pinning::Busy(id) = session.pinning else { return false };
         self.pins.get(id).is_some_and(|pin| pin.upload.is_some())
@@ -87,16 +89,17 @@ impl Context {
 }
 
 impl Core {
-    /// The request that begins `bytes` will be large: passes on what is there of it, if that can be done now. Returns
-    /// how many bytes were used; 0 if it is to be called again with more, or never.
+    /// Starts the upload of the large request at the start of `bytes`, if possible now. Returns the number of bytes
+    /// used. 0 if more bytes are needed, or the request cannot be uploaded.
     pub(crate) fn begin_upload(&mut self, session: &mut Session, bytes: &[u8]) -> usize {
         if session.input.holds_request {
             return 0;
         }
-        // What a node may decline must be all there, to be sent to another.
+        // In a cluster a node may decline the request. Then another node must get it, so it must be complete.
         let target = self.upload_target(session, bytes).filter(|_| !self.cx.engine.keeps.is_kept());
         let Some((shard, number)) = target else {
-            // It is read on when it may have connections of its own: few such requests are held at once.
+            // The session reads on once it may have links of its own, which limits the number of such requests in
+            // memory.
             session.input.holds_request = self.cx.pin(session);
             return 0;
         };
@@ -131,7 +134,7 @@ impl Core {
         self.cx.continue_upload(session, id, bytes)
     }
 
-    /// The shard that the request belongs to, if its beginning tells, and its command.
+    /// The shard and the command of the request, if its beginning shows them.
     fn upload_target(&self, session: &Session, bytes: &[u8]) -> Option<(ShardId, Number)> {
         let is_usual = session.mute == Mute::No
             && !session.features.login.is_missing()
@@ -140,19 +143,19 @@ impl Core {
             return None;
         }
         let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
-        // What is unfinished was scanned without an error before.
+        // The incomplete request was scanned without an error before.
         scanner.scan(bytes, &self.cx.engine.limits.request, &mut args, &mut inline).ok()?;
         let (known, all) = (args.len(), scanner.args_announced());
         if known == 0 || all > ARGS_MAX {
             return None;
         }
-        // What has not come yet stands as empty, so that the number of arguments can be checked.
+        // Missing arguments stand as empty, so that their number can be checked.
         args.resize(all, Span { start: bytes.len(), len: 0 });
         let request = Request::new(bytes, &args);
         let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
         let position = command.single_key().filter(|&position| position < known)?;
         let key = request.arg(position);
-        // What has not come yet may say that the key is read or written as well.
+        // A missing argument may decide whether the key is read or written.
         if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! Commands that wait: which way they go, and their end if the client goes.
+//! Commands that wait: their routes, and the end of the wait when the client goes.
 
 use crate::core::Core;
 use crate::emulate::waits;
@@ -12,7 +12,7 @@ use command::{Command, Wait};
 use resp::Request;
 
 impl Core {
-    /// Sends a request that its node may be long in answering.
+    /// Sends a request that its node may answer late.
     pub(crate) fn forward_waiting(
         &mut self,
         session: &mut Session,
@@ -28,7 +28,7 @@ impl Core {
             return self.cx.read_again();
         }
         if session.phase == Phase::Ending {
-            // It has ended, or we drain: it must not begin to wait.
+            // The client has ended, or shardis drains, so no wait may begin.
             self.abandon(session);
             return Step::Done;
         }
@@ -52,7 +52,7 @@ impl Core {
         Step::Done
     }
 
-    /// Sends a request that could wait and does not.
+    /// Sends a request of a command that can wait, but does not wait this time.
     pub(crate) fn read_at_once(
         &mut self,
         session: &mut Session,
@@ -74,8 +74,8 @@ impl Core {
         Step::Done
     }
 
-    /// A client that is blocked will send no more. As in Redis it does not go on waiting: what comes for it must not be
-    /// taken from others. It still gets what it was answered before.
+    /// Ends the wait of a blocked client that has ended its stream. As in Redis, the wait ends, so that other clients
+    /// get the elements. The client still gets the replies to earlier requests.
     pub(crate) fn abandon(&mut self, session: &mut Session) {
         pause::forget_held_back(&mut self.cx, session);
         if let Some(Owed::Task(TaskId::Fan(fan))) = session.replies.front_owed() {

@@ -1,25 +1,25 @@
-//! How the discovery of the topology goes, for INFO: whoever runs it shows that on the board.
+//! The state of discovery, for INFO. The discovery shows it on the board.
 
 use std::fmt::{self, Write};
 use std::sync::{Mutex, PoisonError};
 use stdx::Instant;
 
-/// What the discovery has found out so far.
+/// Results of the discovery so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
-    /// The epoch of the last topology that workers were given.
+    /// The epoch of the last topology that workers got.
     pub epoch: u64,
-    /// Answers that could be used.
+    /// Usable answers.
     pub answers: u64,
-    /// Questions without one.
+    /// Questions without an answer.
     pub failures: u64,
-    /// Answers of those who know less than we do, or belong to another cluster.
+    /// Answers of nodes that know less than shardis does, or belong to another cluster.
     pub refusals: u64,
-    /// When the last usable answer came.
+    /// The time of the last usable answer.
     pub answered_at: Option<Instant>,
 }
 
-/// Where it is shown; nothing without a discovery.
+/// The place where discovery shows its state. Without discovery, it is empty.
 #[derive(Debug, Default)]
 pub(crate) struct DiscoveryBoard(Mutex<Option<Discovered>>);
 
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn info_shows_how_the_discovery_goes_if_there_is_one() {
+    fn info_shows_the_state_of_discovery_if_there_is_one() {
         let (board, mut text) = (DiscoveryBoard::default(), String::new());
         board.write(Instant::ZERO, &mut text).expect("a string takes all");
         assert_eq!(text, "");

@@ -1,65 +1,66 @@
-//! Shards whose nodes fail again and again are left out for a while, so that their keys go to the others: twemproxy's
-//! `auto_eject_hosts`, for caches.
+//! Ejection: a shard whose node fails repeatedly is left out for a while, so that its keys go to other shards. This
+//! is twemproxy's `auto_eject_hosts`, for caches.
 //!
 //! ```text
-//!   in ── failure, failure ──► out: its keys are others' ── time is up, and its node answers PING ──► returning
+//!   in ── failure, failure ──► out: others have its keys ── time is up, and its node answers PING ──► returning
 //!    ▲                                                                                                    │
-//!    └────────────────────────────── a tenth of its keys after the other ─────────────────────────────────┘
+//!    └────────────────────────────── one tenth of its keys after another ─────────────────────────────────┘
 //! ```
 //!
-//! Which keys go where while a node is out is bit for bit what twemproxy does. When it comes back is not: twemproxy takes it
-//! back when its time is up, whether it answers or not, and with all keys at once. A cache that comes back has nothing, or
-//! what was true when it left: if all its keys came home at once, what is behind the cache would be asked for all of
+//! While a node is out, the keys go to the same shards as with twemproxy, bit for bit. The return differs. twemproxy
+//! takes a node back when its time is up, without an answer and with all keys at once. A cache that comes back is
+//! empty or stale. If all its keys returned at once, the database behind the cache would get the misses of all of
 //! them at once.
 //!
-//! A shard that is out is another topology of the same shards ([`Topology::without`]), which each worker makes for itself and adopts as
-//! any other. Each tenth of the keys has a table (`table.rs` in `topology`), and equal tables are shared, so a step makes none anew.
+//! Leaving a shard out makes another topology of the same shards ([`Topology::without`]). Each worker makes that
+//! topology for itself and adopts it like any other. Each tenth of the keys has a table (`table.rs` in `topology`).
+//! Equal tables are shared, so a step builds no new table.
 
 use std::time::Duration;
 use stdx::Instant;
 use topology::{Returning, ShardId, Topology};
 
-/// When a node is left out, and for how long.
+/// Settings of ejection: its condition and its duration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ejecting {
-    /// So many failures one after another, of connections or of attempts to make one: twemproxy's
+    /// The number of successive failures that ejects a node: lost connections or failed attempts. twemproxy's
     /// `server_failure_limit`.
     pub failures_max: u32,
-    /// For so long at least: twemproxy's `server_retry_timeout`.
+    /// The shortest time of an ejection: twemproxy's `server_retry_timeout`.
     pub retry_after: Duration,
 }
 
-/// Who is in and who is out, as one worker sees it.
+/// The shards that are in and out, as one worker sees them.
 #[derive(Debug)]
 pub(crate) struct Ejection {
     ejecting: Ejecting,
-    /// From one tenth of the keys to the next it takes so long.
+    /// The time from one tenth of the keys to the next.
     step: Duration,
-    /// By shard.
+    /// Standings by shard.
     standings: Vec<Standing>,
-    /// Who has which keys has changed, and the topology has not followed yet.
+    /// Whether the distribution of keys has changed, and the topology has not followed yet.
     pub has_changed: bool,
 }
 
-/// How one shard's node stands.
+/// The state of one shard's node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Standing {
-    /// One after another.
+    /// Successive failures.
     failures: u32,
-    /// It has answered since it failed last.
+    /// Whether the node has answered since its last failure.
     answers: bool,
     place: Place,
 }
 
-/// Whether a shard has its keys. One of them has all of his at any time.
+/// The share of its keys that a shard has. At least one shard is `In` at any time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     In,
-    /// Without keys at least until then.
+    /// The shard has no keys until then at least.
     Out {
         until: Instant,
     },
-    /// With so many tenths of its keys.
+    /// The shard has this number of tenths of its keys.
     Returning {
         since: Instant,
         tenths: u8,
@@ -67,16 +68,16 @@ enum Place {
 }
 
 impl Ejection {
-    /// All of `shards` shards are in. One that was out and returns has all its keys after `slow_start`.
+    /// All of `shards` shards are in. A shard that returns has all its keys after `slow_start`.
     pub(crate) fn new(ejecting: Ejecting, slow_start: Duration, shards: usize) -> Ejection {
         let standings = vec![Standing { failures: 0, answers: false, place: Place::In }; shards];
         let step = slow_start / u32::from(Returning::ALL_TENTHS);
         Ejection { ejecting, step, standings, has_changed: false }
     }
 
-    /// A connection to the node of `shard` was lost, or could not be made.
+    /// Notes that a connection to the node of `shard` was lost, or could not be made.
     pub(crate) fn note_failure(&mut self, shard: ShardId, now: Instant) {
-        // Who would be the last does not go: there is nobody to take its keys.
+        // The last shard stays, since no other could take its keys.
         let is_last = self.standings.iter().filter(|standing| !standing.is_out()).count() == 1;
         let standing = &mut self.standings[shard.0 as usize];
         standing.answers = false;
@@ -88,20 +89,21 @@ impl Ejection {
         standing.place = Place::Out { until: now + self.ejecting.retry_after };
         self.has_changed = true;
         if !self.standings.iter().any(|standing| standing.place == Place::In) {
-            // What those who return have not got yet, nobody else has.
+            // With no shard in, no other shard has the missing keys of those that return.
             let returning = self.standings.iter_mut().filter(|standing| !standing.is_out());
             returning.for_each(|standing| standing.place = Place::In);
         }
     }
 
-    /// The node of `shard` has answered a PING.
+    /// Notes that the node of `shard` has answered a PING.
     pub(crate) fn note_answer(&mut self, shard: ShardId, now: Instant) {
         let standing = &mut self.standings[shard.0 as usize];
         (standing.failures, standing.answers) = (0, true);
         self.take_back(now);
     }
 
-    /// Takes back whose time is up, if they answer, and gives those who return what they are to have by now.
+    /// Takes back the shards whose time is up and whose nodes answer. Returning shards get the share of keys that is
+    /// due.
     pub(crate) fn take_back(&mut self, now: Instant) {
         for standing in &mut self.standings {
             let since = match standing.place {
@@ -115,7 +117,7 @@ impl Ejection {
         }
     }
 
-    /// When somebody may be taken back, or has more keys.
+    /// The instant of the next possible return or step.
     pub(crate) fn deadline(&self) -> Instant {
         let due = self.standings.iter().filter_map(|standing| match standing.place {
             Place::Out { until } => standing.answers.then_some(until),
@@ -125,13 +127,13 @@ impl Ejection {
         due.min().unwrap_or(Instant::NEVER)
     }
 
-    /// Who is out.
+    /// The shards that are out.
     pub(crate) fn out(&self) -> Vec<ShardId> {
         let all = (0..).map(ShardId).zip(&self.standings);
         all.filter(|(_, standing)| standing.is_out()).map(|(shard, _)| shard).collect()
     }
 
-    /// Who has a part of his keys.
+    /// The shards that have a part of their keys.
     pub(crate) fn returning(&self) -> Vec<Returning> {
         let all = (0..).map(ShardId).zip(&self.standings);
         let returning = all.filter_map(|(shard, standing)| match standing.place {
@@ -141,7 +143,7 @@ impl Ejection {
         returning.collect()
     }
 
-    /// How much of its keys `shard` has, in percent.
+    /// The share of its keys that `shard` has, in percent.
     pub(crate) fn keys_percent(&self, shard: ShardId) -> u32 {
         match self.standings[shard.0 as usize].place {
             Place::In => 100,
@@ -150,7 +152,8 @@ impl Ejection {
         }
     }
 
-    /// Who owns which key now, as of `epoch`; `before` is the topology that was made last.
+    /// The topology with the present distribution, with the given `epoch`. `before` is the topology that was made
+    /// last.
     pub(crate) fn topology(&mut self, before: &Topology, epoch: u64) -> Topology {
         self.has_changed = false;
         before.without(epoch, &self.out(), &self.returning())
@@ -184,7 +187,7 @@ mod tests {
         Topology::new(1, &TopologySpec { nodes, ..TopologySpec::default() }).expect("valid")
     }
 
-    /// Three shards; two failures eject for a second. Who returns has all his keys after `slow_start_ms`.
+    /// Three shards, where two failures eject for a second. A returning shard has all its keys after `slow_start_ms`.
     fn ejection(slow_start_ms: u64) -> Ejection {
         let ejecting = Ejecting { failures_max: 2, retry_after: Duration::from_secs(1) };
         Ejection::new(ejecting, Duration::from_millis(slow_start_ms), 3)
@@ -215,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_comes_back_before_his_time_or_without_an_answer() {
+    fn no_shard_returns_early_or_without_an_answer() {
         let mut ejection = ejection(0);
         fail(&mut ejection, 0, 0);
         ejection.take_back(at(5000));
@@ -231,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_one_stays() {
+    fn the_last_shard_stays() {
         let mut ejection = ejection(0);
         for shard in [0, 1, 2, 2, 1, 0, 0, 0].map(ShardId) {
             ejection.note_failure(shard, at(0));
@@ -256,7 +259,7 @@ mod tests {
             (1..10).map(|tenths| (vec![back(1, tenths)], at(1500 + 1000 * u64::from(tenths)))).collect();
         assert_eq!(seen, expected);
         assert_eq!((ejection.returning(), ejection.keys_percent(ShardId(1))), (vec![], 100));
-        // Whoever looks late finds what there is to be by then.
+        // A late look finds the share that is due by then.
         fail(&mut ejection, 1, 20_000);
         ejection.note_answer(ShardId(1), at(21_000));
         ejection.take_back(at(24_999));
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn who_fails_again_while_it_returns_is_out_again() {
+    fn a_returning_shard_that_fails_is_out_again() {
         let mut ejection = ejection(10_000);
         fail(&mut ejection, 1, 0);
         ejection.note_answer(ShardId(1), at(1000));
@@ -280,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn if_nobody_else_is_in_who_returns_has_all_at_once() {
+    fn the_only_shard_in_gets_all_its_keys_at_once() {
         let mut ejection = ejection(10_000);
         fail(&mut ejection, 0, 0);
         fail(&mut ejection, 1, 0);
