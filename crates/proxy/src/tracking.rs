@@ -1,14 +1,16 @@
-//! CLIENT TRACKING: what one client wants to be told of keys that it may have cached, and which keys a worker's clients
-//! have read. Nothing here sends; `invalidations.rs` does.
+//! CLIENT TRACKING: the options of each client that caches, and the keys that a worker's clients have read. This
+//! module sends nothing; `invalidations.rs` does.
 //!
-//! All modes work over links that clients share, and nodes need no table of keys: the worker sorts out which client wants to know.
+//! All modes work over links that clients share. Nodes need no table of keys: the worker finds the clients that get
+//! an invalidation.
 //!
-//! - What comes behind `CLIENT TRACKING ON` is read when all nodes have confirmed. Nobody would tell of a change between a read and that.
-//! - A read is noted when it is sent, a read of a transaction with EXEC. `CLIENT CACHING` right before `MULTI` is of the whole
-//!   transaction.
-//! - A change is told behind all replies that are still to come: one of them may be the value before the change. Clients to which
-//!   invalidations are redirected are told at once, on whatever worker.
-//! - Keys that were read are counted for, 64 MiB in a worker at most. Above that some are forgotten, as if they had changed.
+//! - The worker reads the requests behind `CLIENT TRACKING ON` only once all nodes have confirmed. Otherwise nobody
+//!   would report a change between a read and the confirmation.
+//! - A read is noted when it is sent; a read of a transaction, with EXEC. `CLIENT CACHING` right before `MULTI`
+//!   applies to the whole transaction.
+//! - An invalidation goes behind all pending replies, since one of them may have the value before the change. A
+//!   client that gets invalidations by redirection gets them at once, on any worker.
+//! - Noted keys count as memory, at most 64 MiB in a worker. Above that, some keys are invalidated and forgotten.
 
 pub(crate) mod invalidations;
 pub(crate) mod noloop;
@@ -22,63 +24,64 @@ use resp::{Request, encode};
 use std::collections::{BTreeMap, BTreeSet};
 use topology::ShardId;
 
-/// What one client wants to be told.
+/// Options of one client for its invalidations.
 #[derive(Debug, Default)]
 pub(crate) struct Tracking {
     pub mode: Mode,
-    /// Another client is told instead.
+    /// The client that gets the invalidations instead.
     pub redirect: Option<Redirect>,
-    /// That client has gone.
+    /// Whether the other client has gone.
     pub is_broken: bool,
-    /// Keys that it changes itself are of no interest to it.
+    /// Whether the client gets no invalidations for its own writes.
     pub noloop: bool,
-    /// What it has written itself, if [`Tracking::noloop`].
+    /// The client's own writes, if [`Tracking::noloop`].
     pub own: OwnWrites,
-    /// CLIENT CACHING came before: its word is of the next command or transaction.
+    /// Whether CLIENT CACHING came before. It applies to the next command or transaction.
     has_caching_word: bool,
-    /// The same before the request that is carried out now, if it was noted: it may have to be read again.
+    /// The value of `has_caching_word` before the present request, if that was noted: the request may have to be read
+    /// again.
     before: Option<bool>,
-    /// Of [`Mode::Broadcast`]: beginnings of the keys that it wants to know of.
+    /// The prefixes of keys that the client asked for, with [`Mode::Broadcast`].
     prefixes: Vec<Box<[u8]>>,
-    /// Bytes of those.
+    /// Bytes of the prefixes.
     prefix_bytes: usize,
-    /// Shards whose flush it knows of, if it has read nothing since.
+    /// Shards whose flush the client knows of, if it has read nothing since.
     flushed: Vec<ShardId>,
-    /// For all this.
+    /// The charge for all this.
     pub charge: Charge,
 }
 
-/// Of which keys a client is told.
+/// The keys whose changes a client gets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Mode {
-    /// Those that it has read.
+    /// Keys that the client has read.
     #[default]
     Read,
-    /// Those that it has read right behind CLIENT CACHING YES.
+    /// Keys that the client has read right behind CLIENT CACHING YES.
     OptIn,
-    /// Those that it has read, but not right behind CLIENT CACHING NO.
+    /// Keys that the client has read, but not right behind CLIENT CACHING NO.
     OptOut,
-    /// All that begin so.
+    /// All keys with certain prefixes.
     Broadcast,
 }
 
-/// Who is told instead.
+/// The client that gets the invalidations of another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Redirect {
-    /// Its number.
+    /// The client's number.
     pub client: u64,
-    /// The worker that serves it.
+    /// The client's worker.
     pub worker: usize,
-    /// Its connection there.
+    /// The client's connection at that worker.
     pub conn: ConnId,
 }
 
-/// What CLIENT TRACKING asks for.
+/// The request of a CLIENT TRACKING.
 #[derive(Debug)]
 pub(crate) enum Wish {
     Off,
     On {
-        /// The number of the client to be told.
+        /// The number of the client that gets the invalidations.
         redirect: Option<u64>,
         tracking: Tracking,
     },
@@ -94,11 +97,11 @@ const OTHER_OPT: &str = "ERR You can't switch OPTIN/OPTOUT mode before disabling
      re-enabling it with a different mode.";
 const NOT_OPTIN: &str = "ERR CLIENT CACHING YES is only valid when tracking is enabled in OPTIN mode.";
 const NOT_OPTOUT: &str = "ERR CLIENT CACHING NO is only valid when tracking is enabled in OPTOUT mode.";
-/// Redis's word for a client that has gone.
+/// Redis's error if the other client does not exist.
 pub(crate) const NO_REDIRECT: &str = "ERR The client ID you want redirect to does not exist";
 
 impl Wish {
-    /// `CLIENT TRACKING ON|OFF [option …]` of a client that has wished for `now` before.
+    /// Parses `CLIENT TRACKING ON|OFF [option …]`. `now` is the present state of the client.
     pub(crate) fn parse(
         request: &Request<'_>,
         now: Option<&Tracking>,
@@ -112,7 +115,7 @@ impl Wish {
             match (word.to_ascii_lowercase().as_slice(), value) {
                 (b"redirect", Some(_)) if redirect.is_some() => return Err(REDIRECTS.into()),
                 (b"redirect", Some(id)) => {
-                    // 0 is nobody.
+                    // The number 0 stands for no client.
                     redirect = Some(parse_i64(id).ok_or(errors::NOT_AN_INTEGER)?).filter(|&id| id != 0);
                     at += 1;
                 }
@@ -163,18 +166,18 @@ impl Wish {
             let added = if prefixes.is_empty() { vec![&b""[..]] } else { prefixes };
             tracking.prefixes.extend(added.into_iter().map(Into::into));
             tracking.prefixes.sort();
-            // All keys may be asked for again.
+            // The empty prefix may be asked for again.
             tracking.prefixes.dedup();
             tracking.prefix_bytes =
                 tracking.prefixes.iter().map(|prefix| size_of::<Box<[u8]>>() + prefix.len()).sum();
         }
-        // A negative number is nobody's.
+        // No client has a negative number.
         let redirect = redirect.map(|id| u64::try_from(id).unwrap_or(0));
         Ok(Wish::On { redirect, tracking })
     }
 }
 
-/// A key must not be told of twice.
+/// Refuses overlapping prefixes: no change may be reported twice.
 fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>> {
     let Some(at) = first_overlapping(existing, added) else { return Ok(()) };
     let overlap = |one: &[u8], other: &[u8]| one.starts_with(other) || other.starts_with(one);
@@ -200,8 +203,8 @@ fn check_prefixes(existing: &[Box<[u8]>], added: &[&[u8]]) -> Result<(), Vec<u8>
     }
 }
 
-/// Which of `added` is the first that overlaps another of them or one of `existing`. Those that overlap a prefix stand behind
-/// it once all are sorted, so that each is compared with one.
+/// The index of the first of `added` that overlaps another of them or one of `existing`. In sorted order, the
+/// prefixes that overlap a prefix follow it, so each is compared with only one.
 fn first_overlapping(existing: &[Box<[u8]>], added: &[&[u8]]) -> Option<usize> {
     let owned = existing.iter().map(|own| (&**own, None));
     let mut all: Vec<(&[u8], Option<usize>)> =
@@ -219,7 +222,7 @@ fn first_overlapping(existing: &[Box<[u8]>], added: &[&[u8]]) -> Option<usize> {
 }
 
 impl Tracking {
-    /// CLIENT CACHING.
+    /// Applies CLIENT CACHING.
     pub(crate) fn set_caching(&mut self, word: &[u8]) -> Result<(), &'static str> {
         match (word.to_ascii_lowercase().as_slice(), self.mode) {
             (b"yes", Mode::OptIn) | (b"no", Mode::OptOut) => {}
@@ -232,7 +235,7 @@ impl Tracking {
         Ok(())
     }
 
-    /// The client reads something now. Whether it is to be told of the keys.
+    /// Notes that the client reads. Returns whether the client gets invalidations for the keys.
     pub(crate) fn begin_to_read(&mut self) -> bool {
         self.flushed.clear();
         match self.mode {
@@ -243,53 +246,53 @@ impl Tracking {
         }
     }
 
-    /// A request is about to be carried out.
+    /// Notes that a request is about to run.
     fn begin_request(&mut self) {
         self.before = Some(self.has_caching_word);
     }
 
-    /// CLIENT CACHING's word was of the command or transaction that ends.
+    /// Forgets CLIENT CACHING: its command or transaction ends.
     fn use_caching_word(&mut self) {
         self.has_caching_word = false;
     }
 
-    /// The request was carried out.
+    /// Notes that the request has run.
     fn end_request(&mut self) {
         self.before = None;
     }
 
-    /// The request was not carried out yet and will be read again.
+    /// Restores the state before a request that has not run and will be read again.
     pub(crate) fn postpone(&mut self) {
         self.has_caching_word = self.before.take().unwrap_or(self.has_caching_word);
     }
 
-    /// Takes over what outlasts another CLIENT TRACKING ON.
+    /// Takes over the state that outlasts another CLIENT TRACKING ON.
     fn succeed(&mut self, before: &Tracking) {
         self.has_caching_word = before.has_caching_word;
     }
 
-    /// How many beginnings it has named.
+    /// The number of prefixes.
     pub(crate) fn prefixes(&self) -> usize {
         self.prefixes.len()
     }
 
-    /// Bytes that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         self.prefix_bytes + self.own.held_bytes()
     }
 
-    /// Counts them, if they may have become others.
+    /// Counts the memory anew after a change.
     pub(crate) fn recount(&mut self) {
         self.charge.set(self.held_bytes());
     }
 
-    /// What it is counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.charge.bytes(), self.held_bytes())
     }
 
-    /// All keys of `shard` are gone. Whether the client is to be told: not, if it was told so of another shard and has
-    /// read nothing since.
+    /// Notes that all keys of `shard` are gone. Returns whether the client gets an invalidation: once, until it reads
+    /// again.
     pub(crate) fn note_flush(&mut self, shard: ShardId) -> bool {
         let is_known = !self.flushed.is_empty() && !self.flushed.contains(&shard);
         if !is_known {
@@ -299,8 +302,7 @@ impl Tracking {
         !is_known
     }
 
-    /// Those of `keys` that the client wants to know of without having read them: by the beginnings that it named, for
-    /// Redis tells of each by itself.
+    /// The keys of `keys` with the client's prefixes, grouped by prefix: Redis sends an invalidation for each prefix.
     pub(crate) fn wanted<'a>(&self, keys: &[&'a [u8]]) -> Vec<Vec<&'a [u8]>> {
         let mut wanted = BTreeMap::<usize, Vec<&'a [u8]>>::new();
         for &key in keys {
@@ -311,8 +313,8 @@ impl Tracking {
         wanted.into_values().collect()
     }
 
-    /// The places of the prefixes with which `key` begins: they are sorted and do not overlap, but for the empty one, which
-    /// may be wished for beside others.
+    /// The indexes of the prefixes of `key`. Prefixes are sorted and do not overlap, except for the empty one, which
+    /// may stand beside others.
     fn prefixes_of(&self, key: &[u8]) -> [Option<usize>; 2] {
         let begins = |at: &usize| key.starts_with(&self.prefixes[*at]);
         let last = self.prefixes.partition_point(|prefix| **prefix <= *key).checked_sub(1).filter(begins);
@@ -321,7 +323,7 @@ impl Tracking {
     }
 }
 
-/// CLIENT TRACKINGINFO, of a client that tracks or not.
+/// Writes the reply to CLIENT TRACKINGINFO, for a client that tracks or not.
 pub(crate) fn write_state(tracking: Option<&Tracking>, resp3: bool, reply: &mut Vec<u8>) {
     let off = Tracking::default();
     let is_on = tracking.is_some();
@@ -347,12 +349,12 @@ pub(crate) fn write_state(tracking: Option<&Tracking>, resp3: bool, reply: &mut 
     prefixes.iter().for_each(|prefix| encode::bulk(reply, prefix));
 }
 
-/// The client to which is redirected: 0 if none is, -1 if nothing is tracked.
+/// The number of the client that gets the invalidations instead: 0 for none, -1 without tracking.
 pub(crate) fn redirect_number(tracking: Option<&Tracking>) -> i64 {
     tracking.map_or(-1, |tracking| tracking.redirect.map_or(0, |redirect| redirect.client as i64))
 }
 
-/// Keys, one behind the other.
+/// Keys, stored one behind the other.
 #[derive(Debug, Default)]
 pub(crate) struct KeyList(Vec<u8>);
 
@@ -377,27 +379,27 @@ impl KeyList {
     }
 }
 
-/// Which clients of a worker have read which keys, and are to be told once of the next change.
+/// The keys that a worker's clients have read. The next change of a key invalidates it once.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     keys: BTreeMap<Box<[u8]>, BTreeSet<ConnId>>,
-    /// All readers of all keys.
+    /// The number of readers of all keys.
     items: usize,
     charge: Charge,
 }
 
-/// What a key is counted for beside its own bytes, with its place in the table.
+/// The cost of a key beside its own bytes, with its place in the table.
 const KEY_BYTES: usize = 150;
-/// The same for one reader of it.
+/// The cost of one reader of a key.
 const READER_BYTES: usize = 20;
 
 impl Readers {
-    /// None, for which `charge` is.
+    /// An empty table, charged to `charge`.
     pub(crate) fn new(charge: Charge) -> Readers {
         Readers { keys: BTreeMap::new(), charge, items: 0 }
     }
 
-    /// `conn` reads `key`.
+    /// Notes that `conn` reads `key`.
     pub(crate) fn add(&mut self, key: &[u8], conn: ConnId) {
         let readers = match self.keys.get_mut(key) {
             Some(readers) => readers,
@@ -411,7 +413,7 @@ impl Readers {
         self.charge.add(READER_BYTES * is_new);
     }
 
-    /// Takes out who has read `key`.
+    /// Removes `key` and returns its readers.
     pub(crate) fn take(&mut self, key: &[u8]) -> BTreeSet<ConnId> {
         let Some(readers) = self.keys.remove(key) else { return BTreeSet::new() };
         self.items -= readers.len();
@@ -419,32 +421,32 @@ impl Readers {
         readers
     }
 
-    /// A key to be forgotten, since more is held than `bytes_max`: its readers are to be told as if it had changed.
+    /// A key to invalidate and forget, if the table exceeds `bytes_max`.
     pub(crate) fn surplus(&self, bytes_max: usize) -> Option<Box<[u8]>> {
         let first = || self.keys.first_key_value().map(|(key, _)| key.clone());
         (self.charge.bytes() > bytes_max).then(first).flatten()
     }
 
-    /// Nothing is cached anywhere.
+    /// Empties the table: no client caches anything.
     pub(crate) fn clear(&mut self) {
         self.keys.clear();
         self.items = 0;
         self.charge.set(0);
     }
 
-    /// What all this is counted for, and what is there.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         let bytes =
             self.keys.iter().map(|(key, readers)| KEY_BYTES + key.len() + READER_BYTES * readers.len());
         (self.charge.bytes(), bytes.sum())
     }
 
-    /// How many keys there are; 0 once no client tracks.
+    /// The number of keys; 0 once no client tracks.
     pub(crate) fn len(&self) -> usize {
         self.keys.len()
     }
 
-    /// How many clients are to be told of how many keys.
+    /// The number of pairs of a key and a reader.
     pub(crate) fn items(&self) -> usize {
         self.items
     }
@@ -455,7 +457,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_flush_of_all_shards_is_told_once() {
+    fn a_flush_of_all_shards_invalidates_once() {
         let mut tracking = Tracking::default();
         let shards = [0, 1, 2, 3].map(ShardId);
         assert_eq!(shards.map(|shard| tracking.note_flush(shard)), [true, false, false, false]);
@@ -482,7 +484,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_is_wanted_by_the_prefixes_with_which_it_begins() {
+    fn a_key_is_wanted_by_its_prefixes() {
         let prefixes = ["", "a", "b:", "b;"].map(|prefix| prefix.as_bytes().into()).to_vec();
         let tracking = Tracking { prefixes, ..Tracking::default() };
         let keys: [&[u8]; 4] = [b"b:1", b"a", b"b", b"b:2"];
@@ -491,7 +493,7 @@ mod tests {
     }
 
     #[test]
-    fn readers_are_told_once_and_cost_what_they_hold() {
+    fn readers_are_taken_once_and_their_memory_is_counted() {
         let mut readers = Readers::default();
         let conns = [1, 2].map(|index| ConnId { index, generation: 0 });
         conns.iter().for_each(|&conn| readers.add(b"b", conn));

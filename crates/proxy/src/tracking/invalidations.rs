@@ -1,4 +1,4 @@
-//! Clients that cache are told which keys have changed, whichever node has them.
+//! Invalidations: clients that cache learn which keys have changed on any node.
 //!
 //! ```text
 //!   client: CLIENT TRACKING ON ─► its worker, to each node: HELLO 3, CLIENT TRACKING ON BCAST
@@ -6,13 +6,14 @@
 //!   node: k has changed ─► who has read k? ─► `invalidate k` behind the replies that are to come
 //! ```
 //!
-//! A worker with clients that track has one connection more to each node, over which it hears of every key that changes
-//! there, and sorts out here who wants to know. As with messages, a client is answered when all nodes have confirmed. A
-//! node that is lost may have changed anything: all clients that track are told to forget all they have, once when it is
-//! lost and once when it is back. All nodes are flushed by one FLUSHALL, which the clients are told of once.
+//! A worker with tracking clients has one more link to each node. Over this link the node reports every changed key,
+//! and the worker finds the clients that get the invalidation. As with messages, a client is answered when all nodes
+//! have confirmed. While a node is lost, any key there may change. So all tracking clients invalidate everything,
+//! once when the node is lost and once when it is back. One FLUSHALL flushes all nodes, and the clients get one
+//! invalidation for it.
 //!
-//! Nodes know us, and not who asked: what a client has written itself, and does not want to hear of, is sorted out in
-//! [`crate::tracking::noloop`].
+//! Nodes know shardis, and not the client that asked. [`crate::tracking::noloop`] suppresses the invalidations of a
+//! client's own writes.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -37,44 +38,44 @@ use std::sync::Arc;
 use stdx::{Id, Slab};
 use topology::{ShardId, Topology};
 
-/// What a worker knows of its clients that track.
+/// Tracking state of a worker.
 #[derive(Debug)]
 pub(crate) struct Invalidations {
-    /// The connections over which nodes tell of changes, by shard.
+    /// The links over which nodes report changes, by shard.
     sources: Vec<Source>,
-    /// Clients that track, or are about to.
+    /// Clients that track, or will once nodes have confirmed.
     clients: BTreeSet<ConnId>,
     pub readers: Readers,
-    /// What is being looked at again.
+    /// Keys that are read again for NOLOOP.
     pub checks: Slab<Check>,
-    /// Clients that are to be told that they track.
+    /// Clients that wait for the confirmations of nodes.
     waiting: Slab<Waiting>,
 }
 
-/// A place in a client's order that waits to be told that it tracks.
+/// A place in a client's order that waits for the confirmations of nodes.
 #[derive(Debug)]
 struct Waiting {
     conn: ConnId,
     place: u32,
-    /// Nodes that have not confirmed.
+    /// The number of nodes that have not confirmed.
     left: usize,
-    /// How it tracks then. Until then, and if a node cannot confirm, it tracks as before, if at all.
+    /// The future options. Until then, and if a node cannot confirm, the present ones stay, if any.
     tracking: Box<Tracking>,
 }
 
-/// Where the changes of a shard come from.
+/// The source of a shard's changes.
 #[derive(Clone, Debug, Default)]
 struct Source {
     link: Option<LinkIx>,
-    /// The node has confirmed.
+    /// Whether the node has confirmed.
     is_confirmed: bool,
-    /// It had before the connection was lost.
+    /// Whether changes may have been missed since.
     has_gap: bool,
 }
 
-/// No client waits by this name.
+/// An id that no waiting client has.
 const NOBODY: Id = Id { index: u32::MAX, generation: 0 };
-/// What a node is asked for. To ask again does no harm.
+/// The request to a node. Repeating it does no harm.
 const TRACK: &[u8] = b"*4\r\n$6\r\nCLIENT\r\n$8\r\nTRACKING\r\n$2\r\nON\r\n$5\r\nBCAST\r\n";
 
 impl Invalidations {
@@ -84,32 +85,32 @@ impl Invalidations {
         Invalidations { sources, clients, readers, checks: Slab::default(), waiting }
     }
 
-    /// There may be shards more, or less.
+    /// Adapts the list of sources to the shards of `topology`.
     pub(crate) fn fit(&mut self, topology: &Topology) {
         self.sources.resize(topology.shard_count(), Source::default());
     }
 
-    /// The connection over which changes of `shard` come.
+    /// The link over which changes of `shard` come.
     pub(crate) fn link(&self, shard: ShardId) -> Option<LinkIx> {
         self.sources[shard.0 as usize].link
     }
 
-    /// Whether `ix` is the connection over which changes of `shard` come.
+    /// Whether changes of `shard` come over the link `ix`.
     pub(crate) fn is_source(&self, shard: ShardId, ix: LinkIx) -> bool {
         self.sources[shard.0 as usize].link == Some(ix)
     }
 
-    /// Places in clients' orders that wait to be told that their clients track.
+    /// Places in clients' orders that wait for confirmations.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
         self.waiting.iter().map(|(_, waiting)| (waiting.conn, waiting.place))
     }
 
-    /// What those who wait are counted for, and what they hold.
+    /// For each waiting client, the bytes that are charged and the bytes in use.
     pub(crate) fn accounts_of_waiting(&self) -> impl Iterator<Item = (usize, usize)> {
         self.waiting.iter().map(|(_, waiting)| waiting.tracking.account())
     }
 
-    /// Those of `conn` who wait, or all.
+    /// The waiting entries of `conn`, or all.
     fn waiting_of(&self, conn: Option<ConnId>) -> Vec<Id> {
         let ids = (0..self.waiting.places()).filter_map(|index| self.waiting.id_at(index));
         let is_its = |id: &Id| {
@@ -118,7 +119,7 @@ impl Invalidations {
         ids.filter(is_its).collect()
     }
 
-    /// CLIENT TRACKING.
+    /// Runs CLIENT TRACKING.
     pub(crate) fn track(
         &mut self,
         cx: &mut Context,
@@ -152,7 +153,8 @@ impl Invalidations {
         }
     }
 
-    /// The client that is to be told instead was looked for. False if the session is answered later.
+    /// Continues CLIENT TRACKING after the search for the client to redirect to. Returns false if the session is
+    /// answered later.
     pub(crate) fn begin_redirected(
         &mut self,
         cx: &mut Context,
@@ -177,8 +179,8 @@ impl Invalidations {
         !reply.is_empty()
     }
 
-    /// The session is to track. It does, and is told so at `place`, when all nodes have confirmed; what they told before
-    /// was of changes that it need not know of. What is behind is not read until then.
+    /// Starts tracking for the session. When all nodes have confirmed, tracking begins and `place` is answered.
+    /// Earlier changes do not concern the client: its next requests are not read until then.
     fn begin_tracking(
         &mut self,
         cx: &mut Context,
@@ -198,17 +200,17 @@ impl Invalidations {
         Ok(())
     }
 
-    /// Asks the node of `shard` to tell of changes, for those who wait by the name of `id`.
+    /// Asks the node of `shard` to report changes. `id` names the waiting entry.
     fn ask_for_changes(&mut self, cx: &mut Context, shard: ShardId, id: Id) {
         let ix = self.source_of_changes(cx, shard);
-        // Who waits takes the place of a client.
+        // The waiting entry takes the place of a client.
         let asked =
             Asked { conn: id, place: 0, part: shard.0, owner: Owner::Task(TaskKind::Track), kept: Kept::NO };
         cx.engine.enqueue_on(ix, TRACK, asked);
     }
 
-    /// Clients wait for keys of `shards`: their nodes are to tell of changes. True if all do so already; else all clients
-    /// that wait are woken when they do.
+    /// Makes the nodes of `shards` report changes, for clients that wait for keys there. Returns true if all do so
+    /// already. Otherwise all clients that wait are woken when they do.
     pub(crate) fn hear_of_changes(&mut self, cx: &mut Context, shards: BTreeSet<ShardId>) -> bool {
         let mut all_tell = true;
         for shard in shards {
@@ -224,7 +226,7 @@ impl Invalidations {
         all_tell
     }
 
-    /// The connection over which changes of `shard` come; it is made, if there is none, and at once.
+    /// The link over which changes of `shard` come; it is made if needed.
     fn source_of_changes(&mut self, cx: &mut Context, shard: ShardId) -> LinkIx {
         let profile = cx.profiles.of_kind(Profile { resp3: true, ..Profile::default() }, cx.engine.now);
         let link = pubsub::source_on(cx, self.sources[shard.0 as usize].link, profile, shard);
@@ -232,7 +234,8 @@ impl Invalidations {
         link
     }
 
-    /// Gives the connection over which the changes of `shard` came up. Who had asked over it, and was not answered.
+    /// Gives up the link for the changes of `shard`. Returns the waiting entries whose requests on it are not
+    /// answered.
     fn leave_source_of_changes(&mut self, cx: &mut Context, shard: ShardId) -> Vec<Id> {
         let source = std::mem::take(&mut self.sources[shard.0 as usize]);
         let Some(ix) = source.link else { return Vec::new() };
@@ -244,10 +247,10 @@ impl Invalidations {
             .collect()
     }
 
-    /// The session tracks no more: it has said so, or is gone.
+    /// Ends tracking of the session: it asked for that, or has gone.
     pub(crate) fn end_tracking(&mut self, cx: &mut Context, session: &mut Session) {
         if session.hold.has(Reason::Order) {
-            // It is gone, and may have been about to.
+            // The session has gone, and may wait for confirmations.
             for id in self.waiting_of(Some(session.conn)) {
                 self.waiting.remove(id);
             }
@@ -259,7 +262,7 @@ impl Invalidations {
         self.forget_tracker(cx, session.conn);
     }
 
-    /// The client `conn` does not track.
+    /// Forgets the client `conn`, which does not track.
     fn forget_tracker(&mut self, cx: &mut Context, conn: ConnId) {
         if !self.clients.remove(&conn) {
             return;
@@ -274,7 +277,7 @@ impl Invalidations {
         cx.stats.counters.trackers = self.clients.len() as u64;
     }
 
-    /// Notes the keys that `request` of a session that tracks reads. What a transaction names is read by EXEC.
+    /// Notes the keys that `request` of a tracking session reads. EXEC reads the keys of a transaction.
     pub(crate) fn note_read(&mut self, session: &mut Session, command: &Command, request: &Request<'_>) {
         self.note_keys(session, command, request);
         session.features.tracking_mut().into_iter().for_each(Tracking::recount);
@@ -293,7 +296,7 @@ impl Invalidations {
         let readers = &mut self.readers;
         if reads && tracking.begin_to_read() {
             let mut positions = Vec::new();
-            // A request without keys that can be found reads none.
+            // If the keys cannot be found, the request reads none.
             let _ = command.keys(request, &mut positions);
             for key in positions.into_iter().map(|at| request.arg(at)) {
                 match transaction {
@@ -305,17 +308,17 @@ impl Invalidations {
             }
         }
         match (command.carry, transaction) {
-            // It may have to wait for its turn: then the keys are noted once more.
+            // If EXEC has to wait for its turn, the keys are noted twice.
             (Carry::Transaction(Act::Execute), Some(transaction)) => {
                 tracking.begin_to_read();
                 transaction.reads.iter().for_each(|key| readers.add(key, *conn));
                 if transaction.has_inlays() {
-                    // One of them may ask for the word, and nothing else is carried out before they are.
+                    // A command of the transaction may ask for CLIENT CACHING's state, and nothing else runs before.
                     return;
                 }
             }
             (Carry::Transaction(Act::Discard), _) => {}
-            // Redis carries it out with EXEC: nobody can tell the difference before.
+            // Redis runs CLIENT CACHING with EXEC. Before EXEC, the difference cannot be seen.
             (Carry::Here(Local::Client(ClientTask::Caching)), Some(_)) => {
                 _ = tracking.set_caching(request.arg(2));
                 return;
@@ -327,12 +330,12 @@ impl Invalidations {
         tracking.use_caching_word();
     }
 
-    /// Whether anybody wants to know of changes: a client that tracks, or one that waits for keys, if it `has_waits`.
+    /// Whether changes are needed: by a client that tracks, or one that waits for keys (`has_waits`).
     fn are_changes_wanted(&self, has_waits: bool) -> bool {
         has_waits || !self.clients.is_empty()
     }
 
-    /// Shards may have come: all that are there are to tell of changes, if anybody wants to know.
+    /// Asks the nodes of new shards to report changes, if they are needed.
     fn ask_newcomers_for_changes(&mut self, cx: &mut Context, has_waits: bool) {
         if !self.are_changes_wanted(has_waits) {
             return;
@@ -340,14 +343,14 @@ impl Invalidations {
         for shard in cx.engine.topology.all_shards().collect::<Vec<_>>() {
             let source = &mut self.sources[shard.0 as usize];
             if source.link.is_none() && cx.engine.topology.shard(shard).primary.is_some() {
-                // What has changed there so far nobody knows.
+                // Earlier changes on this shard are unknown.
                 source.has_gap = true;
                 self.ask_for_changes(cx, shard, NOBODY);
             }
         }
     }
 
-    /// Connections over which nodes tell of changes that nobody wants to know of.
+    /// The next link over which a node reports changes that are not needed.
     pub(crate) fn next_untracked(&mut self, has_waits: bool) -> Option<LinkIx> {
         if self.are_changes_wanted(has_waits) {
             return None;
@@ -357,20 +360,21 @@ impl Invalidations {
     }
 }
 
-/// `tracking`, which counts as held from now on.
+/// `tracking`, charged as memory from now on.
 fn counted(cx: &Context, tracking: Tracking) -> Box<Tracking> {
     let charge = cx.engine.memory.charge(tracking.held_bytes());
     Box::new(Tracking { charge, ..tracking })
 }
 
-/// CLIENT TRACKING ON was answered: what its client sent behind it is read now. A read that was sent on before all
-/// nodes tell of changes could find what has changed by then, and nobody would say so; and OFF must not come first.
+/// Reads the next requests of a client whose CLIENT TRACKING ON was answered. Without this barrier, a read could be
+/// sent before all nodes report changes, and a change right behind it would be missed. Also OFF must not run before
+/// ON.
 fn lift_barrier_of_tracking(cx: &mut Context, session: &mut Session) {
     session.hold.remove(Reason::Order);
     cx.engine.todo.clients_to_resume.push(session.conn);
 }
 
-/// CLIENT CACHING.
+/// Answers CLIENT CACHING.
 pub(crate) fn set_caching(session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
     let tracking = session.features.tracking_mut();
     match tracking.ok_or(errors::NOT_TRACKING).and_then(|tracking| tracking.set_caching(word)) {
@@ -380,15 +384,15 @@ pub(crate) fn set_caching(session: &mut Session, word: &[u8], reply: &mut Vec<u8
 }
 
 impl Invalidations {
-    /// The connection over which changes of `shard` come is there.
+    /// Starts the reports of changes of `shard` on its link, which is connected.
     pub(crate) fn handle_changes_source(&mut self, cx: &mut Context, shard: ShardId, ix: LinkIx) {
-        // Made again: those who track have been answered long ago.
+        // The link was made again, and the waiting clients were answered long ago.
         if cx.engine.links[ix].in_flight() == 0 {
             self.ask_for_changes(cx, shard, NOBODY);
         }
     }
 
-    /// One node less is to confirm for those who wait by the name of `id`.
+    /// Notes a node's confirmation for the waiting entry `id`.
     fn note_confirmed(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
         let Some(waiting) = self.waiting.get_mut(id) else { return };
         waiting.left -= 1;
@@ -408,7 +412,7 @@ impl Invalidations {
         self.count_prefixes(cx, peers);
     }
 
-    /// Counts what clients have named to be told of.
+    /// Counts the prefixes of all clients.
     pub(crate) fn count_prefixes(&mut self, cx: &mut Context, peers: &mut Peers) {
         let clients = self.clients.iter();
         let prefixes = clients.filter_map(|&conn| match peers.get(conn) {
@@ -418,7 +422,7 @@ impl Invalidations {
         cx.stats.counters.tracked_prefixes = prefixes.sum::<usize>() as u64;
     }
 
-    /// Who waits for nodes to confirm is told `error`, and tracks as before, if at all.
+    /// Answers all waiting clients with `error`. They track as before, if at all.
     fn deny_trackers(&mut self, cx: &mut Context, peers: &mut Peers, error: &[u8]) {
         for id in self.waiting_of(None) {
             let Some(Waiting { conn, place, .. }) = self.waiting.remove(id) else {
@@ -434,7 +438,8 @@ impl Invalidations {
         }
     }
 
-    /// Shards may have come or gone. Nobody waits for what is gone: what it had, others have, who tell of it.
+    /// Follows a change of shards. No client waits for a shard that is gone: its keys now belong to other shards,
+    /// which report changes.
     pub(crate) fn follow_changes(&mut self, cx: &mut Context, peers: &mut Peers, has_waits: bool) {
         let topology = Arc::clone(&cx.engine.topology);
         let gone = topology.shards().iter().zip((0..).map(ShardId)).filter(|(shard, _)| shard.is_gone());
@@ -446,7 +451,7 @@ impl Invalidations {
         self.ask_newcomers_for_changes(cx, has_waits);
     }
 
-    /// The node of `shard` will tell of changes. True if some were missed.
+    /// Notes that the node of `shard` reports changes from now on. Returns true if changes were missed.
     pub(crate) fn handle_tracked(
         &mut self,
         cx: &mut Context,
@@ -458,14 +463,14 @@ impl Invalidations {
         source.is_confirmed = true;
         let had_gap = std::mem::take(&mut source.has_gap);
         if had_gap {
-            // What changed while nobody told us.
+            // These changes were missed.
             self.forget_all(cx, peers);
         }
         self.note_confirmed(cx, peers, id);
         had_gap
     }
 
-    /// The connection over which changes of `shard` come is gone. True if it told of changes.
+    /// Notes the loss of the link for the changes of `shard`. Returns true if the node had confirmed.
     pub(crate) fn handle_changes_lost(
         &mut self,
         cx: &mut Context,
@@ -486,7 +491,7 @@ impl Invalidations {
         was_confirmed
     }
 
-    /// Gives the connection over which changes of `shard` come back, if nobody wants to know of them.
+    /// Gives back the link for the changes of `shard`, if they are not needed.
     pub(crate) fn leave_if_unwanted(&mut self, cx: &mut Context, shard: ShardId, has_waits: bool) {
         if !self.are_changes_wanted(has_waits) {
             let source = std::mem::take(&mut self.sources[shard.0 as usize]);
@@ -494,7 +499,7 @@ impl Invalidations {
         }
     }
 
-    /// All clients that track are told to forget all that they have.
+    /// Makes all tracking clients invalidate everything.
     fn forget_all(&mut self, cx: &mut Context, peers: &mut Peers) {
         self.readers.clear();
         for conn in self.clients.clone() {
@@ -502,7 +507,7 @@ impl Invalidations {
         }
     }
 
-    /// The node of `shard` says that `keys` have changed; without keys, that all are gone.
+    /// Handles the report of the node of `shard` that `keys` have changed. Without keys, all are gone.
     pub(crate) fn handle_changes(
         &mut self,
         cx: &mut Context,
@@ -546,7 +551,7 @@ impl Invalidations {
         }
     }
 
-    /// Forgets keys of which too many are known, as if they had changed.
+    /// Invalidates and forgets keys while the table is too large.
     pub(crate) fn forget_surplus(&mut self, cx: &mut Context, peers: &mut Peers) {
         let max = cx.limits.tracked_bytes_max;
         while let Some(key) = self.readers.surplus(max) {
@@ -559,7 +564,8 @@ impl Invalidations {
     }
 }
 
-/// Tells the client `conn`, or whom it redirects to, that `keys` have changed; without keys, that all may have.
+/// Sends an invalidation of `keys` to the client `conn`, or to the client it redirects to. Without keys, everything
+/// is invalid.
 pub(crate) fn tell_changed(cx: &mut Context, peers: &mut Peers, conn: ConnId, keys: Option<&[&[u8]]>) {
     let Some(Peer::Client(session)) = peers.get(conn) else { return };
     let Some(tracking) = session.features.tracking() else { return };
@@ -585,7 +591,8 @@ pub(crate) fn tell_changed(cx: &mut Context, peers: &mut Peers, conn: ConnId, ke
     }
 }
 
-/// Another worker's client redirects to `to`, one of ours. False if that has gone.
+/// Sends an invalidation of another worker's client to `to`, a client of this worker. Returns false if that client
+/// has gone.
 pub(crate) fn handle_redirected(
     cx: &mut Context,
     peers: &mut Peers,
@@ -599,8 +606,8 @@ pub(crate) fn handle_redirected(
     is_there
 }
 
-/// Appends to the output of `conn` what has changed: as a push, or as the message that Redis makes of it for who is
-/// subscribed and speaks RESP2.
+/// Appends an invalidation to the output of `conn`: as a push, or as a message for a subscribed client that speaks
+/// RESP2, like Redis.
 fn push_changes(cx: &mut Context, peers: &mut Peers, conn: ConnId, changes: &[u8], is_redirected: bool) {
     let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
     let beginning: &[u8] = match () {
@@ -611,12 +618,12 @@ fn push_changes(cx: &mut Context, peers: &mut Peers, conn: ConnId, changes: &[u8
         }
         () => return,
     };
-    // A value that is still to come may be the one before the change.
+    // A pending reply may have the value before the change.
     session.push_behind(&[beginning, changes].concat(), &mut cx.engine.pool);
     pubsub::after_push(cx, peers, conn, beginning.len() + changes.len());
 }
 
-/// Whom the client `conn` redirects to has gone.
+/// Notifies the client `conn` that the client to which it redirects has gone.
 pub(crate) fn break_redirect(cx: &mut Context, peers: &mut Peers, conn: ConnId) {
     let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
     let Some(tracking) = session.features.tracking_mut() else { return };
@@ -629,19 +636,19 @@ pub(crate) fn break_redirect(cx: &mut Context, peers: &mut Peers, conn: ConnId) 
     }
 }
 
-/// Whether the client, which has read something, is to be told of it: it may have gone over to broadcasts since.
+/// Whether the client still gets invalidations for keys that it has read. It may use broadcasts by now.
 fn wants_what_it_read(peers: &Peers, conn: ConnId) -> bool {
     let Some(Peer::Client(session)) = peers.get(conn) else { return false };
     session.features.tracking().is_some_and(|tracking| tracking.mode != Mode::Broadcast)
 }
 
 impl SessionFeatures {
-    /// The number of the client that is told instead: 0 if none is, -1 if it does not track.
+    /// The number of the client that gets the invalidations instead: 0 for none, -1 without tracking.
     pub(crate) fn redirect_number(&self) -> i64 {
         tracking::redirect_number(self.tracking())
     }
 
-    /// Its request, which asked for `command`, was refused: what CLIENT CACHING said was of that one.
+    /// Forgets CLIENT CACHING, which applied to the refused request of `command`.
     pub(crate) fn forget_caching(&mut self, command: Number) {
         let is_of_client = command.name().is_some_and(is_of_client);
         let is_used_up = self.transaction.is_none() && !is_of_client;
@@ -650,12 +657,12 @@ impl SessionFeatures {
         }
     }
 
-    /// A transaction with commands that were answered here has ended.
+    /// Forgets CLIENT CACHING after a transaction whose replies shardis made in part.
     pub(crate) fn end_caching(&mut self) {
         self.tracking_mut().into_iter().for_each(Tracking::use_caching_word);
     }
 
-    /// The request that was read last was carried out.
+    /// Notes that the last request has run.
     #[cold]
     pub(crate) fn end_noted_request(&mut self) {
         self.tracking_mut().into_iter().for_each(Tracking::end_request);
@@ -665,18 +672,18 @@ impl SessionFeatures {
         self.subscribed.as_mut()?.tracking.as_deref_mut()
     }
 
-    /// What it wants to be told of keys, if anything.
+    /// The client's options for invalidations, if it tracks.
     pub(crate) fn tracking(&self) -> Option<&Tracking> {
         self.subscribed.as_ref()?.tracking.as_deref()
     }
 }
 
-/// CLIENT's subcommands, CACHING itself among them, leave its word to what comes behind them.
+/// Whether the command is a subcommand of CLIENT: CLIENT CACHING applies to the command behind it.
 fn is_of_client(name: &str) -> bool {
     name.starts_with("client|")
 }
 
-/// The keys that `reply`, a push, says have changed, or that all are gone; `None` if it is no such push.
+/// The keys that `reply`, a push, reports as changed, or all. `None` if it is another push.
 pub(crate) fn changes_of(reply: &[u8]) -> Option<Option<Vec<&[u8]>>> {
     let keys = reply.strip_prefix(b">2\r\n$10\r\ninvalidate\r\n")?;
     Some(elements(keys).map(|keys| keys.filter_map(as_bulk).collect()))
@@ -687,7 +694,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pushes_of_changes_are_told_from_replies() {
+    fn pushes_of_changes_are_no_replies() {
         let keys = b">2\r\n$10\r\ninvalidate\r\n*2\r\n$1\r\na\r\n$2\r\nbc\r\n";
         assert_eq!(changes_of(keys), Some(Some(vec![&b"a"[..], b"bc"])));
         assert_eq!(changes_of(b">2\r\n$10\r\ninvalidate\r\n_\r\n"), Some(None));

@@ -1,4 +1,8 @@
-//! NOLOOP: a client that caches is not told of what it has written itself.
+//! NOLOOP: a client that caches gets no invalidations for its own writes.
+//!
+//! A cache that writes through needs NOLOOP, such as Lettuce's `CacheFrontend` with a loader. The cache reads a
+//! missing key, so the node tracks the key. Then the cache loads the value, writes it to Redis, and puts it into its
+//! own memory. Without NOLOOP, the invalidation of that write would drop each loaded value at once.
 //!
 //! ```text
 //!   client: SET k v ─► the digest of v is noted
@@ -7,12 +11,13 @@
 //!                                                          └─ no ─► the client is told
 //! ```
 //!
-//! A node tells of keys and not of who has changed them, once for all changes of a moment; so whose change it was cannot
-//! be told from what it says. But it does not matter: if the key has what the client wrote, then what the client has is
-//! right, whoever wrote last, and of what comes later the node tells again. In doubt the client is told; to forget too
-//! much is never wrong. So only writes are noted that leave a plain, short text, until the client uses the key otherwise:
-//! what it has then may be what it has read. And only of clients that stay in one database: nodes tell of a key whichever
-//! database it is in.
+//! A node reports changed keys, without the client, and once for several changes at about the same time. So the
+//! report does not show whose change it was. The worker reads the key instead. If it has the client's value, the
+//! client's copy is right, even if another client wrote last. The node will report later changes again.
+//!
+//! In doubt the client gets the invalidation, which is never wrong. So a write is noted only if it leaves a plain,
+//! short text. When the client uses the key otherwise, the note is dropped: the client may have cached another value.
+//! Only clients that stay in one database are noted, since nodes report a key without its database.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -31,27 +36,27 @@ use std::collections::BTreeMap;
 use stdx::Id;
 use topology::ShardId;
 
-/// What one client has written.
+/// The recent writes of one client.
 #[derive(Debug, Default)]
 pub(crate) struct OwnWrites {
-    /// By key.
+    /// Writes by key.
     values: BTreeMap<Box<[u8]>, Written>,
     /// Bytes of the keys.
     key_bytes: usize,
-    /// Over whose connections.
+    /// The profile of the client's links.
     profile: Option<ProfileId>,
-    /// It has been in several profiles: it may have read a key of the same name in another database.
+    /// Whether the client has used several profiles. It may have read a key of the same name in another database.
     is_mixed: bool,
 }
 
-/// A value, known again by its digest.
+/// A value, recognised by its digest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Written {
     len: usize,
     digest: [u8; 32],
 }
 
-/// A key that is looked at again, for a client that has written it.
+/// A key that is read again, for a client that has written it.
 #[derive(Debug)]
 pub(crate) struct Check {
     conn: ConnId,
@@ -59,11 +64,12 @@ pub(crate) struct Check {
     written: Written,
 }
 
-/// So many keys that a client has written are remembered. With more, it is told of its own changes.
+/// The limit of noted keys of a client. Beyond it, all are forgotten, and the client gets invalidations for those
+/// writes.
 const OWN_WRITES_MAX: usize = 1024;
-/// Of longer keys it is told as well.
+/// The longest key that is noted. For a longer one, the client gets invalidations.
 const KEY_BYTES_MAX: usize = 1024;
-/// Of longer texts the client is told: to fetch them would cost more than it saves.
+/// The longest text that is noted. Reading a longer one again would cost more than it saves.
 const TEXT_BYTES_MAX: usize = 16 << 10;
 
 impl Written {
@@ -73,7 +79,7 @@ impl Written {
 }
 
 impl OwnWrites {
-    /// Notes what `request` reads or writes, over `profile`.
+    /// Notes the keys that `request` reads or writes, over `profile`.
     pub(crate) fn note(
         &mut self,
         profile: ProfileId,
@@ -82,7 +88,7 @@ impl OwnWrites {
         in_transaction: bool,
     ) {
         let mut positions = Vec::new();
-        // A request without keys that can be found has none.
+        // If the keys cannot be found, the request has none.
         let _ = command.keys(request, &mut positions);
         self.is_mixed |= !positions.is_empty() && *self.profile.get_or_insert(profile) != profile;
         for at in positions {
@@ -109,7 +115,7 @@ impl OwnWrites {
         }
     }
 
-    /// Bytes that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         self.values.len() * size_of::<(Box<[u8]>, Written)>() + self.key_bytes
     }
@@ -119,7 +125,7 @@ impl OwnWrites {
     }
 }
 
-/// The keys that `request` gives a text whatever they were, with those texts.
+/// The keys that `request` sets to a text regardless of their old values, with those texts.
 fn values_of<'r>(command: &Command, request: &Request<'r>) -> Vec<(&'r [u8], &'r [u8])> {
     let is_condition =
         |word: &[u8]| [&b"nx"[..], b"xx", b"get"].iter().any(|one| word.eq_ignore_ascii_case(one));
@@ -134,7 +140,7 @@ fn values_of<'r>(command: &Command, request: &Request<'r>) -> Vec<(&'r [u8], &'r
 }
 
 impl Invalidations {
-    /// Looks whether `key`, on `shard`, has what the client has written. If not, it is told.
+    /// Checks whether `key`, on `shard`, has the client's value. If not, the client gets the invalidation.
     pub(crate) fn check_own_write(
         &mut self,
         cx: &mut Context,
@@ -147,13 +153,13 @@ impl Invalidations {
         let Some(written) = session.features.tracking().and_then(|tracking| tracking.own.get(key)) else {
             return;
         };
-        // Behind what the client has sent over the same connection.
+        // The check goes behind the client's earlier requests on the same link.
         let Ok(ix) = cx.shared_link(session.profile, shard) else {
             return invalidations::tell_changed(cx, peers, conn, Some(&[key]));
         };
         let id = self.checks.insert(Check { conn, key: key.into(), written });
         let mut request = cx.engine.pool.take();
-        // One byte more than it would have.
+        // One byte more than the value has.
         let end = itoa::Buffer::new().format(written.len).to_owned();
         encode::request(&mut request, &[b"GETRANGE", key, b"0", end.as_bytes()]);
         let asked =
@@ -162,7 +168,7 @@ impl Invalidations {
         cx.engine.pool.give(request);
     }
 
-    /// The node has said what the key has, or nothing.
+    /// Handles the value of the key, or its loss.
     pub(crate) fn end_check(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, outcome: &Outcome<'_>) {
         let Some(Check { conn, key, written }) = self.checks.remove(id) else { return };
         let found = match outcome {
@@ -175,12 +181,12 @@ impl Invalidations {
         if let Some(Peer::Client(session)) = peers.get_mut(conn)
             && let Some(tracking) = session.features.tracking_mut()
         {
-            // If it has written something else meanwhile, that counts.
+            // If the client has written another value meanwhile, that one counts.
             if tracking.own.get(&key) == Some(written) {
                 tracking.own.remove(&key);
                 tracking.recount();
             }
-            // It may have said meanwhile that it wants to know of other keys.
+            // The client may track other keys by now.
             if tracking.mode != Mode::Broadcast || !tracking.wanted(&[&key]).is_empty() {
                 invalidations::tell_changed(cx, peers, conn, Some(&[&key]));
             }
@@ -188,7 +194,7 @@ impl Invalidations {
     }
 }
 
-/// Whether the client may have written itself what `key` has now.
+/// Whether the present value of `key` may be the client's own write.
 pub(crate) fn is_own_write(peers: &Peers, conn: ConnId, key: &[u8]) -> bool {
     let Some(Peer::Client(session)) = peers.get(conn) else { return false };
     session.features.tracking().is_some_and(|tracking| tracking.own.get(key).is_some())
