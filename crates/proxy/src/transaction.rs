@@ -1,25 +1,27 @@
-//! MULTI, EXEC and DISCARD, without a connection of the client's own; with WATCH, over the one that watches ([`crate::held`]).
+//! MULTI, EXEC and DISCARD on the links that clients share. With WATCH, they use the held link that watches
+//! ([`crate::held`]).
 //!
 //! ```text
 //! client:   MULTI    SET a 1    INCR b      EXEC
-//!            +OK     +QUEUED    +QUEUED      │         the node's n + 2 replies: n + 1 for nobody,
+//!            +OK     +QUEUED    +QUEUED      │         the node's n + 2 replies: n + 1 are discarded,
 //!              └────────┴──────────┴─────────┴──► MULTI, SET a 1, INCR b, EXEC ──► the last for the client
 //! ```
 //!
-//! Commands are checked when they come, as Redis checks them, and kept here. With EXEC all of them go out in one piece
-//! over the connection that all clients share, so that nothing of another client can get between. All keys must be on
-//! one shard: the first command that does not fit is refused, and EXEC then says so, as after every refused command.
-//! What a node could not answer truthfully for all shards is refused the same way ([`command::Within`] says what); what
-//! the proxy answers itself is laid in ([`crate::transaction::inlays`]).
+//! shardis checks commands when they come, as Redis does, and queues them itself. EXEC sends all of them in one write
+//! over the shared link, so no request of another client can come between. All keys must be on one shard. The first
+//! command that does not fit is refused, and EXEC then fails, as after every refused command.
 //!
-//! With `--transactions=per-shard` the keys may be on several shards: [`crate::transaction::divided`] and
+//! A command is refused as well if one node's reply would be wrong for all shards ([`command::Within`]). The commands
+//! that shardis answers itself are inlays ([`crate::transaction::inlays`]).
+//!
+//! With `--transactions=per-shard` the keys may be on several shards: see [`crate::transaction::divided`] and
 //! [`crate::transaction::execution`].
 //!
-//! A node that loses the connection before it has read EXEC runs nothing. So what is told of a lost transaction hangs
+//! A node that loses the connection before it has read EXEC runs nothing. So the error for a lost transaction depends
 //! on whether a byte of EXEC was written.
 //!
-//! A transaction that chooses a database has a link of its own. If a byte of EXEC was written before the node lost the connection,
-//! the client is told "outcome unknown"; else `EXECABORT`.
+//! A transaction that chooses a database has a link of its own. If the node loses that link after a byte of EXEC was
+//! written, the client gets "outcome unknown"; else `EXECABORT`.
 
 pub(crate) mod divided;
 pub(crate) mod execution;
@@ -55,29 +57,29 @@ use stdx::Id;
 use stdx::Slab;
 use topology::ShardId;
 
-/// The transactions that nodes carry out.
+/// The transactions that nodes run.
 #[derive(Debug, Default)]
 pub(crate) struct Execs {
-    /// Those whose replies are made of nodes' and of ours.
+    /// Transactions whose reply has results of nodes and of shardis.
     pub mixtures: Slab<Mixture>,
-    /// Those that may have to be sent again.
+    /// Transactions that may have to be sent again.
     pub replays: Slab<Replay>,
-    /// Those over several shards.
+    /// Transactions over several shards.
     pub executions: Slab<Execution>,
 }
 
 impl Execs {
-    /// EXEC.
+    /// Runs EXEC.
     pub(crate) fn execute(&mut self, cx: &mut Context, session: &mut Session) -> Step {
         let begun = session.features.transaction.as_ref();
         let (selects, has_inlays) = begun.map_or((false, false), |transaction| {
             (transaction.inlays.selects(), !transaction.inlays.is_empty())
         });
-        // Its parts may be sent after a part was answered, or again. Earlier reads may be asked again too, if they bring what is large
-        // or are redirected. Nothing may be pending that either could overtake.
+        // The parts may be sent after the reply to another part, or again. Earlier reads may be sent again too, if
+        // they are large or redirected. Neither may overtake a pending request.
         let is_divided = begun.is_some_and(|transaction| transaction.divided.is_some());
-        // What goes over a connection of the client's own must not overtake what it has sent before. What is laid in is
-        // written straight to the client.
+        // Requests on a held link must not overtake earlier ones of the client. Inlays are written straight to the
+        // client's output.
         let is_watching = matches!(session.features.watch, Watch::On(_) | Watch::Several(_));
         if (has_inlays || is_divided || is_watching) && !held::is_alone(session) {
             return cx.read_again();
@@ -104,7 +106,7 @@ impl Execs {
                 held::end_watch(cx, session);
                 cx.refuse(session, errors::EXEC_ELSEWHERE);
             }
-            // The database would be that of one part only.
+            // The parts would not all use the new database.
             _ if selects && is_in_parts(cx, session, &transaction) => {
                 held::end_watch(cx, session);
                 cx.refuse(session, errors::EXEC_SELECTS);
@@ -131,11 +133,11 @@ impl Execs {
         Step::Done
     }
 
-    /// EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
+    /// Runs EXEC of a transaction over several shards. Nothing is sent if a shard is known to be down.
     fn execute_in_parts(&mut self, cx: &mut Context, session: &mut Session, transaction: &mut Transaction) {
         let watched = watches::watched(cx, session);
         if let (0, Some(&(node, division))) = (transaction.parts(), watched.first()) {
-            // Without a key it may run wherever keys are watched.
+            // Without a key, the transaction may run on any link that watches keys.
             (transaction.division, transaction.shard) = (Some(division), Some(watched_shard(cx, node)));
         }
         transaction.divide();
@@ -163,7 +165,7 @@ impl Execs {
         self.begin_execution(cx, session, (pieces, parts), &watched, mixture);
     }
 
-    /// EXEC over a connection that the session holds, and does not any more when it was answered.
+    /// Runs EXEC over a held link, which is released with the reply.
     fn execute_held(
         &mut self,
         cx: &mut Context,
@@ -179,7 +181,7 @@ impl Execs {
         held::send_held(cx, session, ix, EXEC, owed);
     }
 
-    /// EXEC of what needs no node.
+    /// Runs EXEC of a transaction that needs no node.
     fn execute_here(&mut self, cx: &mut Context, session: &mut Session, transaction: &mut Transaction) {
         match std::mem::take(&mut transaction.inlays) {
             inlays if inlays.is_empty() => {
@@ -190,7 +192,7 @@ impl Execs {
         }
     }
 
-    /// What the client waits for with EXEC.
+    /// The source of the reply to EXEC.
     fn expect_exec(
         &mut self,
         cx: &mut Context,
@@ -203,7 +205,8 @@ impl Execs {
         }
     }
 
-    /// Queues all of it but EXEC, which must follow at once. If its node may decline it, it is kept until it is answered.
+    /// Queues all of a transaction except EXEC, which must follow at once. If the node may decline the transaction,
+    /// it is kept until it is answered.
     fn queue_transaction(
         &mut self,
         cx: &mut Context,
@@ -249,13 +252,13 @@ impl Execs {
         }
     }
 
-    /// Sends a transaction that a node has declined again, over the connection `ix`; `ticket` is that of its EXEC.
+    /// Sends a transaction that a node has declined again, over the link `ix`. `ticket` is that of its EXEC.
     pub(crate) fn send_replay(&mut self, cx: &mut Context, ix: LinkIx, id: Id, asks: bool, ticket: Ticket) {
         self.queue_kept(cx, ix, id, asks);
         cx.enqueue_again(ix, false, EXEC, ticket);
     }
 
-    /// A transaction is not sent again any more. What its client waits for now.
+    /// Forgets a transaction that is not sent again any more. Returns the source of the client's reply.
     pub(crate) fn forget_replay(&mut self, cx: &mut Context, id: Id) -> Owed {
         let Some(mut replay) = self.replays.remove(id) else { return Owed::Task(TaskId::Exec) };
         cx.engine.memory.recount(&mut replay.counted_bytes, 0);
@@ -263,7 +266,7 @@ impl Execs {
         Owed::Task(replay.mixture.map_or(TaskId::Exec, TaskId::Mixture))
     }
 
-    /// A node has refused a command of the transaction `id`.
+    /// Notes that a node has refused a command of the transaction `id`.
     pub(crate) fn note_refused_command(&mut self, id: Id, error: &[u8]) {
         if let Some(replay) = self.replays.get_mut(id) {
             replay.refused.get_or_insert_with(|| text_of(error));
@@ -271,7 +274,7 @@ impl Execs {
     }
 }
 
-/// Carries out MULTI and what belongs to it, for a client that has no transaction begun.
+/// Runs MULTI, WATCH and related commands for a client without an open transaction.
 pub(crate) fn transact(
     cx: &mut Context,
     session: &mut Session,
@@ -303,7 +306,7 @@ pub(crate) fn transact(
     Step::Done
 }
 
-/// WATCH, on a connection of the client's own.
+/// Runs WATCH on a held link.
 fn watch(
     cx: &mut Context,
     session: &mut Session,
@@ -329,7 +332,7 @@ fn watch(
             cx.refuse(session, errors::WATCH_ELSEWHERE);
         }
         Watch::On(ix) => held::send_held(cx, session, ix, request.bytes, Owed::Node),
-        // EXEC will fail whatever becomes of these keys.
+        // EXEC will fail regardless of these keys.
         Watch::Lost => cx.engine.answer(session, OK),
         Watch::No | Watch::Asked(_) | Watch::Ending(_) | Watch::Several(_) => {
             match held::hold(cx, session, shard) {
@@ -348,13 +351,13 @@ fn watch(
     Step::Done
 }
 
-/// The shard of the keys that are watched on the connection `ix`.
+/// The shard of the keys that are watched on the link `ix`.
 pub(crate) fn watched_shard(cx: &Context, ix: LinkIx) -> ShardId {
     let link = &cx.engine.links[ix];
     link.features.watched_slot.map_or(link.shard, |slot| cx.engine.topology.shard_at(slot))
 }
 
-/// An error that leaves the transaction as it is.
+/// Answers with an error that leaves the transaction as it is.
 pub(crate) fn complain(cx: &mut Context, session: &mut Session, text: &str) {
     let mut reply = cx.engine.pool.take();
     errors::write(&mut reply, text);
@@ -363,7 +366,7 @@ pub(crate) fn complain(cx: &mut Context, session: &mut Session, text: &str) {
     cx.engine.pool.give(reply);
 }
 
-/// Keeps a command until EXEC, if it can be a part of the transaction.
+/// Queues a command until EXEC, if it can be a part of the transaction.
 pub(crate) fn keep_for_exec(
     cx: &mut Context,
     session: &mut Session,
@@ -405,14 +408,14 @@ pub(crate) fn keep_for_exec(
     cx.engine.answer(session, QUEUED);
 }
 
-/// Whether a command with keys at `place` may be added to a transaction on one shard.
+/// Whether a command with keys at `place` fits into a transaction on one shard.
 fn fits_one_shard(
     cx: &Context,
     session: &Session,
     command: &Command,
     place: Option<Place>,
 ) -> Result<(), Misfit> {
-    // In a cluster the slot has perhaps another owner by now.
+    // In a cluster, the slot may have another owner by now.
     let (is_cluster, watched) = match session.features.watch {
         Watch::On(node) => (cx.engine.topology.is_cluster(), Some(watched_shard(cx, node))),
         _ => (cx.engine.topology.is_cluster(), None),
@@ -432,7 +435,7 @@ fn fits_one_shard(
     Ok(())
 }
 
-/// The same of a transaction whose keys may be on several shards.
+/// Whether a command with keys at `place` fits into a transaction that may use several shards.
 fn fits_parts(
     cx: &Context,
     session: &Session,
@@ -465,7 +468,7 @@ fn recount_transaction(cx: &mut Context, transaction: &mut Transaction) {
     cx.engine.memory.recount_unread(&mut transaction.counted_bytes, holds);
 }
 
-/// Where `command` may run as a part of a transaction; `None` if its keys are on several shards.
+/// The place where `command` may run as a part of a transaction. `None` if its keys are on several shards.
 fn place_in_transaction(
     cx: &mut Context,
     command: &Command,
@@ -475,9 +478,9 @@ fn place_in_transaction(
     let has_one_shard = cx.engine.topology.is_undivided();
     match command.carry {
         Carry::Admin(why, _) if !cx.settings.allow_admin => return Err(Refusal::Admin(why)),
-        // Elsewhere those who are subscribed to the channel would not hear of it.
+        // On another node, the subscribers of the channel would miss the message.
         Carry::Publish(kind) if kind != Topic::ShardChannel && cx.engine.topology.is_cluster() => {
-            // All nodes of a cluster pass it on.
+            // All nodes of a cluster forward the message.
             return Ok(Some(Place::Anywhere));
         }
         Carry::Publish(_) => return Ok(Some(place_of(cx, request.arg(1)))),
@@ -495,13 +498,13 @@ fn place_in_transaction(
     match within_transaction(cx, command) {
         Within::Kept => {}
         Within::KeptByOneShard | Within::KeptByOneShardOrAsked if has_one_shard => {
-            // What it does to scripts is noted now: to load one that is there already does no harm.
+            // The effect on scripts is noted now: loading a script that is already there does no harm.
             scripts::note_scripts(cx, command, request, &[]);
             return Ok(Some(Place::Anywhere));
         }
         Within::KeptByOneShard => return Err(Within::NEEDS_ALL_SHARDS),
         Within::Here | Within::Asked | Within::KeptByOneShardOrAsked => return Ok(Some(Place::Here)),
-        // An error is an answer too, and ours: the node may have more databases.
+        // shardis itself answers with the error: the node may have more databases.
         Within::Select => {
             let database = profiles::database(cx, request.arg(1));
             return Ok(Some(database.map_or(Place::Here, Place::Selects)));
@@ -512,7 +515,7 @@ fn place_in_transaction(
         }
     }
     Ok(match route::route(command, request, &cx.engine.topology, keys) {
-        // A key without its value: the node that gets all of it refuses it.
+        // A key lacks its value. The node that gets the whole command refuses it.
         Route::Parts if runs_per_shard(cx) && !command.splits_evenly(request.len()) => Some(Place::Anywhere),
         Route::Parts => None,
         Route::One(_) if command.single_key().is_none() && keys.positions.is_empty() => Some(Place::Anywhere),
@@ -529,12 +532,12 @@ fn place_of(cx: &Context, key: &[u8]) -> Place {
     Place::At(shard, division)
 }
 
-/// Whether keys of a transaction may be on several shards.
+/// Whether the keys of a transaction may be on several shards.
 fn runs_per_shard(cx: &Context) -> bool {
     cx.settings.transactions == Transactions::PerShard
 }
 
-/// Whether the transaction, or what is watched for it, is in several divisions.
+/// Whether the keys of the transaction and its watched keys are in several divisions.
 fn is_in_parts(cx: &Context, session: &Session, transaction: &Transaction) -> bool {
     let is_elsewhere = |&(_, own): &Watched| transaction.division.is_some_and(|division| division != own);
     transaction.divided.is_some()
@@ -542,14 +545,14 @@ fn is_in_parts(cx: &Context, session: &Session, transaction: &Transaction) -> bo
         || runs_per_shard(cx) && watches::watched(cx, session).iter().any(is_elsewhere)
 }
 
-/// Whether keys are watched in another database, or by another protocol.
+/// Whether keys are watched in another database, or with another protocol.
 fn watches_in_other_profile(cx: &Context, session: &Session) -> bool {
     watches::watched(cx, session)
         .first()
         .is_some_and(|&(ix, _)| cx.engine.links[ix].profile != session.profile)
 }
 
-/// What becomes of `command` in a transaction, as things are here.
+/// The treatment of `command` in a transaction, with the present topology and settings.
 fn within_transaction(cx: &Context, command: &Command) -> Within {
     match command.carry {
         Carry::Here(Local::ConfigGet) if cx.settings.allow_admin => Within::KeptByOneShard,
@@ -565,12 +568,13 @@ fn queue_replay(cx: &mut Context, ix: LinkIx, replay: &Replay, id: Id, asks: boo
     if asks {
         cx.engine.enqueue_on(ix, ASKING, Asked::by_nobody());
     }
-    // One ticket stands for the replies to MULTI and to all commands: they say QUEUED, or else EXEC says more.
+    // One ticket stands for the replies to MULTI and to all commands. Each says QUEUED, or else EXEC reports the
+    // failure.
     let queued = Asked { conn: id, part: replay.commands, owner: Owner::Queued, ..Asked::by_nobody() };
     cx.engine.enqueue_on(ix, &replay.requests, queued);
 }
 
-/// A command was refused: if it belongs to a transaction, that will not be carried out.
+/// Notes that a command was refused: its transaction, if any, will not run.
 pub(crate) fn spoil_transaction(cx: &mut Context, session: &mut Session) {
     if let Some(transaction) = &mut session.features.transaction {
         transaction.is_spoilt = true;
@@ -583,7 +587,7 @@ pub(crate) fn spoil_transaction(cx: &mut Context, session: &mut Session) {
     }
 }
 
-/// The transaction ends without being carried out, and what was watched for it is not any more.
+/// Ends the transaction without running it, and ends its watches.
 pub(crate) fn end_transaction(cx: &mut Context, session: &mut Session) {
     held::end_watch(cx, session);
     if let Some(transaction) = take_transaction(cx, session) {

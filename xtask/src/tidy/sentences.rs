@@ -29,7 +29,6 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/questions",
     "crates/proxy/src/replies",
     "crates/proxy/src/tests",
-    "crates/proxy/src/transaction",
     "crates/proxy/benches/",
     "crates/proxy/tests/",
 ];

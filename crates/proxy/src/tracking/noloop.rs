@@ -6,9 +6,9 @@
 //!
 //! ```text
 //!   client: SET k v ─► the digest of v is noted
-//!   node: k has changed ─► is there a digest? ─ no ─► the client is told
-//!                               └─ yes ─► GETRANGE k ─► is it v? ─ yes ─► nothing
-//!                                                          └─ no ─► the client is told
+//!   node: k has changed ─► is there a digest? ─ no ─► invalidation
+//!                               └─ yes ─► GETRANGE k ─► is it v? ─ yes ─► no invalidation
+//!                                                          └─ no ─► invalidation
 //! ```
 //!
 //! A node reports changed keys, without the client, and once for several changes at about the same time. So the

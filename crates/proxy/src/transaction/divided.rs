@@ -1,13 +1,13 @@
-//! What a transaction over several shards keeps until EXEC (`--transactions=per-shard`): which bytes of its requests belong to
-//! which part, and in which order the client wants the replies. It sends nothing: [`crate::transaction::execution`] does.
+//! State of a transaction over several shards until EXEC (`--transactions=per-shard`): the part of each request's
+//! bytes, and the client's order of replies. This module sends nothing; [`crate::transaction::execution`] does.
 //!
 //! ```text
 //!   SET a 1, GET b, MGET a b ─► requests  MULTI │ SET a 1 │ GET b │ MGET a │ MGET b
 //!                               pieces            part 0    part 1  └ split: 0, 1 ┘
 //! ```
 //!
-//! The requests lie one behind the other, as those of a transaction on one shard do. A command that the command table can
-//! split is written as one command for each part that has keys of it.
+//! The requests lie one behind the other, as in a transaction on one shard. A command that the command table can
+//! split becomes a command for each part with keys of it.
 
 use crate::requests::route::Keys;
 use crate::scripts::known::Named;
@@ -21,65 +21,65 @@ use topology::ShardId;
 #[derive(Debug, Default)]
 pub(crate) struct Divided {
     places: Vec<(u32, ShardId)>,
-    /// By division: which part it is.
+    /// The index of the part of each division.
     part_of_division: BTreeMap<u32, u32>,
     pieces: Vec<Piece>,
-    /// Scripts and functions, and the part whose commands name them.
+    /// Scripts and functions, each with the part whose commands name it.
     named: Vec<(u32, Named)>,
-    /// Bytes of memory that the pieces hold beside themselves.
+    /// Memory that the pieces use beside themselves.
     split_bytes: usize,
 }
 
-/// Requests that lie one behind the other, in the client's order.
+/// Adjacent requests in the client's order.
 #[derive(Debug)]
 pub(crate) enum Piece {
     /// Whole commands of one part.
     Whole {
-        /// Whose.
+        /// The part.
         part: u32,
-        /// How many.
+        /// The number of commands.
         commands: u32,
-        /// Their bytes.
+        /// The bytes of the commands.
         bytes: usize,
-        /// Whether other clients may wait for what one of them brings.
+        /// Whether other clients may wait for elements of one of the commands.
         is_waited_for: bool,
     },
-    /// One command, as a command for each part that has keys of it.
+    /// One command, as a command for each part with keys of it.
     Split(Box<Split>),
 }
 
 /// A command that several parts share.
 #[derive(Debug)]
 pub(crate) struct Split {
-    /// How the replies are merged.
+    /// The merge of the replies.
     pub merge: Merge,
-    /// It changes nothing.
+    /// Whether the command only reads.
     pub reads: bool,
-    /// The parts in the order of their first keys, and the bytes of each one's command.
+    /// The parts in the order of their first keys, each with the bytes of its command.
     pub shares: Vec<(u32, usize)>,
-    /// By key: its place in `shares`.
+    /// For each key, its place in `shares`.
     pub share_of_key: Vec<u32>,
 }
 
-/// What one part is sent.
+/// The requests of one part.
 #[derive(Debug)]
 pub(crate) struct PartRequests {
     /// The division of its keys.
     pub division: u32,
-    /// Where that was when the first command named it.
+    /// The shard of the division when the first command named it.
     pub shard: ShardId,
     /// MULTI and the commands behind it.
     pub requests: Vec<u8>,
-    /// How many commands.
+    /// The number of commands.
     pub commands: u32,
-    /// Whether other clients may wait for what one of them brings.
+    /// Whether other clients may wait for elements of one of the commands.
     pub is_waited_for: bool,
-    /// Scripts and functions that they name.
+    /// Scripts and functions that the commands name.
     pub named: Vec<Named>,
 }
 
 impl Divided {
-    /// Nothing has come but `first`, whose keys are at `place`.
+    /// A transaction that consists of `first`, whose keys are at `place`.
     pub(crate) fn begin(place: Option<(u32, ShardId)>, first: Option<Piece>, named: Vec<Named>) -> Divided {
         let mut divided = Divided::default();
         if let Some((division, shard)) = place {
@@ -90,12 +90,12 @@ impl Divided {
         divided
     }
 
-    /// How many parts there are.
+    /// The number of parts.
     pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether keys of `division` were named.
+    /// Whether a command has keys of `division`.
     pub(crate) fn has(&self, division: u32) -> bool {
         self.part_of_division.contains_key(&division)
     }
@@ -110,7 +110,7 @@ impl Divided {
         part
     }
 
-    /// The part to which the last command belongs.
+    /// The part of the last command.
     fn last_part(&self) -> u32 {
         match self.pieces.last() {
             Some(Piece::Whole { part, .. }) => *part,
@@ -119,7 +119,8 @@ impl Divided {
         }
     }
 
-    /// A command of `bytes` bytes with keys at `place`, or without any: then it goes where the one before it went.
+    /// Adds a command of `bytes` bytes with keys at `place`. Without keys, the command joins the part of the command
+    /// before it.
     pub(crate) fn add(
         &mut self,
         command: &Command,
@@ -145,7 +146,7 @@ impl Divided {
         }
     }
 
-    /// A command whose keys are in several divisions: appends a command for each of them to `requests`.
+    /// Adds a command whose keys are in several divisions: appends a command for each division to `requests`.
     pub(crate) fn add_split(
         &mut self,
         command: &Command,
@@ -175,7 +176,8 @@ impl Divided {
         self.pieces.push(Piece::Split(Box::new(split)));
     }
 
-    /// The pieces in the client's order, and what each part is sent of `requests`, which begin with `begin`.
+    /// The pieces in the client's order, and the requests of each part. All commands are in `requests`; each part
+    /// begins with `begin`.
     pub(crate) fn finish(self, begin: &[u8], requests: &[u8]) -> (Vec<Piece>, Vec<PartRequests>) {
         let mut lens = vec![begin.len(); self.places.len()];
         each_share(&self.pieces, |part, _, bytes| lens[part] += bytes);
@@ -204,7 +206,7 @@ impl Divided {
         (self.pieces, parts)
     }
 
-    /// Bytes of memory that it holds. A part has its place twice.
+    /// Memory in use. The place of a part is stored twice.
     pub(crate) fn held_bytes(&self) -> usize {
         self.places.capacity() * size_of::<[(u32, ShardId); 3]>()
             + self.pieces.capacity() * size_of::<Piece>()
@@ -221,7 +223,7 @@ impl Split {
     }
 }
 
-/// Tells `take` of all that belongs to one part, in order: the part, how many commands, how many bytes.
+/// Calls `take` for the bytes of each part, in order: the part, the number of commands, the number of bytes.
 fn each_share(pieces: &[Piece], mut take: impl FnMut(usize, u32, usize)) {
     for piece in pieces {
         match piece {

@@ -1,43 +1,45 @@
 //! EXEC of a transaction over several shards (`--transactions=per-shard`): a transaction for each part, and one reply.
 //!
-//! A part is what one shard has of it; in a cluster, what one slot has, since nodes take no more in one transaction.
+//! A part has the commands for one shard, or in a cluster for one slot, since a node's transaction is limited to one
+//! slot.
 //!
 //! ```text
-//!   no key is watched:   all parts in the turn of EXEC ──────────────► those others wait for ─► one reply
+//!   no key is watched:   all parts in the turn of EXEC ──────────────► those that others wait for ─► one reply
 //!   keys are watched:    guards ─► check ─► a part that watches ─► the next one ─► all others ─► …
 //!                           │        │         │ nil, or no result                      ▲
 //!                           └────────┴─────────┴──► nothing else is sent ───────────────┘
 //! ```
 //!
-//! **Sent.** Before anything is sent, every part must have a connection that takes requests. What leaves together leaves in
-//! one turn. A part is one piece, MULTI to EXEC, on the connection that its shard's clients share, so it is atomic there.
+//! **Sending.** Before anything is sent, every part must have a link that takes requests. Parts that are sent
+//! together leave in one turn. A part is one piece, MULTI to EXEC, on the link that its shard's clients share, so it
+//! is atomic there.
 //!
-//! **Watched keys** are on a connection of the client's own for each part. EXEC may be answered with nil only if nothing
-//! has run. So whatever can say nil goes first, and one after the other:
+//! **Watched keys** have a held link for each part. EXEC may return nil only if nothing has run. So all that can
+//! return nil goes first, one after the other:
 //!
-//! - guards: parts whose keys are watched and that have no commands. Their empty transactions change nothing;
-//! - a check, if two or more parts watch and have commands: `CLIENT INFO` says (`flags=d`) whether EXEC would fail, and
-//!   leaves the keys watched. A node that does not know it, or does not permit it, is not asked;
-//! - the parts that watch, one by one. After the first that has not run nothing else is sent;
-//! - all others, together;
-//! - of these last, once the others have run, the parts with what other clients may wait for
-//!   ([`command::Command::may_end_a_wait`]). A worker pops the name of a job and reads the job from another shard at once: the
-//!   job must be there. RQ drops a job without a word that is not.
+//! - guards: parts with watched keys and without commands. Their empty transactions change nothing;
+//! - a check, if two or more parts watch and have commands: `CLIENT INFO` shows (`flags=d`) whether EXEC would fail,
+//!   and leaves the keys watched. A node that does not know or permit CLIENT INFO is not checked;
+//! - the parts that watch, one by one. If one of them does not run, nothing else is sent;
+//! - the parts that do not watch, together;
+//! - last, the parts with elements that other clients may wait for ([`command::Command::may_end_a_wait`]). A worker
+//!   of RQ pops the name of a job and reads the job from another shard at once, so the job must be there. RQ silently
+//!   drops a job that is missing.
 //!
-//! So a transaction with at most one part that watches and has commands fails as a whole, or runs. With two of them, a key
-//! of the second may change between the check and its part (a round trip for each part before it): then the parts before it
-//! have run, and the reply says so ([`crate::transaction::results`]).
+//! So a transaction with at most one part that watches and has commands fails as a whole, or runs. With two such
+//! parts, a key of the second may change between the check and its part (a round trip for each part before). Then the
+//! parts before have run, and the reply says so ([`crate::transaction::results`]).
 //!
-//! **Order.** Nothing of the client is carried out behind EXEC before that is answered. With watched keys, or where nodes may
-//! decline a request, EXEC waits until all before it was answered.
+//! **Order.** No later request of the client runs before EXEC is answered. With watched keys, or if nodes may decline
+//! requests, EXEC waits until all earlier requests are answered.
 //!
-//! **Failures.** A part that its node declines (MOVED, LOADING …) is sent again as a whole, as any transaction is; not if it
-//! watches: its keys count as changed. A client that leaves stops nothing: what EXEC has begun is brought to its end.
+//! **Failures.** A part that its node declines (MOVED, LOADING …) is sent again as a whole, like any transaction. A
+//! part that watches is not: its keys count as changed. If the client leaves, EXEC still goes on to its end.
 //!
-//! **Limits.** [`crate::Limits::transaction_parts_max`] parts, [`crate::Limits::transaction_bytes_max`] bytes. Results are
-//! counted as memory until the last one is there.
+//! **Limits.** [`crate::Limits::transaction_parts_max`] parts, [`crate::Limits::transaction_bytes_max`] bytes.
+//! Results count as memory until the last one is there.
 //!
-//! The tickets of the parts name the execution and not the client, so it outlives its client.
+//! The tickets of the parts name the execution and not the client, so the execution outlives its client.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -66,23 +68,23 @@ use topology::ShardId;
 #[derive(Debug)]
 pub(crate) struct Execution {
     conn: ConnId,
-    /// In the client's order.
+    /// The place in the client's order.
     place: u32,
     resp3: bool,
     profile: ProfileId,
-    /// What was asked, and when, for the statistics.
+    /// The command and the instant of the request, for the statistics.
     command: Number,
     asked_us: u32,
-    /// What is added to its reply here.
+    /// The inlays for the reply, if there are any.
     mixture: Option<Id>,
     pieces: Vec<Piece>,
-    /// Behind those that `pieces` name there are guards.
+    /// Parts with commands, as `pieces` name them, and behind these the guards.
     parts: Vec<Part>,
     /// The parts in the order in which they are sent.
     order: Vec<u32>,
-    /// How many of these were.
+    /// The number of parts in `order` that were sent.
     sent: usize,
-    /// Answers that are to come.
+    /// The number of answers to come.
     left: usize,
     check: Check,
     result_bytes: usize,
@@ -94,48 +96,48 @@ pub(crate) struct Execution {
 struct Part {
     shard: ShardId,
     commands: u32,
-    /// Whether other clients may wait for what one of them brings.
+    /// Whether other clients may wait for elements of one of the commands.
     is_waited_for: bool,
-    /// What it is sent, until it is answered.
+    /// The requests of the part, until it is answered.
     replay: Id,
-    /// The connection on which its keys are watched.
+    /// The link on which the part's keys are watched.
     watches_on: Option<LinkIx>,
     result: PartResult,
 }
 
-/// When a part is sent: those of a later step once those of the earlier ones have run.
+/// The step in which a part is sent. A step begins when the parts of earlier steps have run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Step {
-    /// It has no commands and only says whether its keys have changed.
+    /// The part has no commands and only shows whether its keys have changed.
     Guard,
-    /// Its keys are watched: by itself.
+    /// The part watches keys and is sent alone.
     Watching,
     Other,
-    /// Other clients may wait for what it brings.
+    /// Other clients may wait for elements of the part.
     Last,
 }
 
-/// Whether nodes are asked if watched keys have changed.
+/// The check of watched keys before parts run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
-    /// Before the first part that watches and has commands.
+    /// The check comes before the first part that watches and has commands.
     Due,
-    /// They were, or need not be.
+    /// The keys were checked, or need not be.
     Done,
 }
 
-/// What is to be done next.
+/// The next action.
 enum Next {
-    /// Each of these is asked whether its keys have changed.
+    /// Check whether the watched keys of these parts have changed.
     Check(Vec<u32>),
     Send(Vec<u32>),
     Reply,
 }
 
-/// Keys that are watched: the connection, and the division that they are in.
+/// Watched keys: their link and their division.
 pub(crate) type Watched = (LinkIx, u32);
 
-/// Of tickets: [`Ticket::place`].
+/// The [`Ticket::place`] of a check.
 const OF_CHECK: u32 = 1;
 const OF_EXEC: u32 = 0;
 
@@ -146,7 +148,7 @@ impl Part {
         self.commands == 0
     }
 
-    /// Whether it may yet be found that its keys have changed, and something of it would run.
+    /// Whether the part has commands, and its watched keys may still turn out to have changed.
     fn is_watching(&self) -> bool {
         self.watches_on.is_some() && !self.is_guard()
     }
@@ -162,7 +164,7 @@ impl Part {
 }
 
 impl Execution {
-    /// What is to be done when all that was sent is answered.
+    /// The next action when all requests so far are answered.
     fn next(&mut self) -> Next {
         let is_going_on = |part: &Part| matches!(part.result, PartResult::Ran(_) | PartResult::Unsent);
         if self.sent == self.order.len() || !self.parts.iter().all(is_going_on) {
@@ -196,22 +198,22 @@ impl Execution {
         self.parts[part as usize].result = result;
     }
 
-    /// What it was counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.held_bytes())
     }
 
-    /// Who waits for it, and at which place.
+    /// The client that waits, and the place of its reply.
     pub(crate) fn recipient(&self) -> (ConnId, u32) {
         (self.conn, self.place)
     }
 
-    /// Whether something is added to its reply here.
+    /// Whether the reply has inlays.
     pub(crate) fn has_mixture(&self) -> bool {
         self.mixture.is_some()
     }
 
-    /// How many answers are to come.
+    /// The number of answers to come.
     pub(crate) fn results_left(&self) -> usize {
         self.left
     }
@@ -224,7 +226,7 @@ impl Execution {
 }
 
 impl Execs {
-    /// Begins EXEC of `parts`, which take the keys along that are watched. An error if nothing can be sent.
+    /// Begins EXEC of `parts`, which take over the watched keys.
     pub(crate) fn begin_execution(
         &mut self,
         cx: &mut Context,
@@ -256,11 +258,11 @@ impl Execs {
         });
         session.replies.reserve(Owed::Task(TaskId::Execution(id)));
         session.hold.add(Reason::Order);
-        // All that is sent first was admitted: none of it is answered at once.
+        // All parts of the first step were admitted, so none is answered at once.
         self.go_on_executing(cx, id);
     }
 
-    /// All parts with their connections that watch, and a guard for each connection more.
+    /// All parts with the links that watch for them, and a guard for each further link.
     fn parts(&mut self, cx: &mut Context, parts: Vec<PartRequests>, watched: &[Watched]) -> Vec<Part> {
         let of_division = |division: u32| watched.iter().find(|(_, own)| *own == division);
         let mut all: Vec<Part> = parts
@@ -282,7 +284,7 @@ impl Execs {
         all
     }
 
-    /// A part as it is kept until it is answered.
+    /// The state of a part until it is answered.
     fn part(&mut self, cx: &mut Context, part: PartRequests, watches_on: Option<LinkIx>) -> Part {
         let PartRequests { division, shard, requests, commands, is_waited_for, named } = part;
         let aim = match cx.engine.topology.is_cluster() {
@@ -297,7 +299,7 @@ impl Execs {
         Part { shard, commands, is_waited_for, replay, watches_on, result: PartResult::Unsent }
     }
 
-    /// Sends what is due. The execution, once all is answered.
+    /// Sends the next parts. Returns the execution once all are answered.
     fn go_on_executing(&mut self, cx: &mut Context, id: Id) -> Option<Execution> {
         while self.executions.get(id)?.left == 0 {
             match self.executions.get_mut(id)?.next() {
@@ -328,7 +330,7 @@ impl Execs {
         cx.engine.enqueue_on(ix, CLIENT_INFO, asked);
     }
 
-    /// Sends one part, or notes why that cannot be.
+    /// Sends one part, or notes why it cannot be sent.
     fn send_part(&mut self, cx: &mut Context, id: Id, part: u32) {
         let Some(execution) = self.executions.get(id) else { return };
         let profile = execution.profile;
@@ -361,7 +363,7 @@ impl Execs {
         }
     }
 
-    /// What was sent is not needed any more, if no node may decline it.
+    /// Drops the requests of a part that was sent, if no node may decline it.
     fn release_unless_kept(&mut self, cx: &mut Context, replay: Id) {
         if let Some(replay) = self.replays.get_mut(replay).filter(|_| !cx.engine.keeps.is_kept()) {
             cx.engine.pool.give(std::mem::take(&mut replay.requests));
@@ -369,7 +371,7 @@ impl Execs {
         }
     }
 
-    /// The transaction that the ticket is of, if it is one over several shards.
+    /// The transaction of the ticket, if it is one over several shards.
     pub(crate) fn replay_of_part(&self, ticket: &Ticket) -> Option<Id> {
         if ticket.owner != Owner::Task(TaskKind::Execution) || ticket.place != OF_EXEC {
             return None;
@@ -377,7 +379,7 @@ impl Execs {
         self.executions.get(ticket.conn).map(|execution| execution.parts[ticket.part as usize].replay)
     }
 
-    /// Takes in what became of a part, or of the question whether its keys have changed.
+    /// Takes the result of a part, or of its check.
     fn take_result(&mut self, cx: &mut Context, ticket: &Ticket, outcome: Outcome<'_>) {
         let (id, part) = (ticket.conn, ticket.part);
         let Some(execution) = self.executions.get_mut(id) else { return };
@@ -387,7 +389,7 @@ impl Execs {
             match outcome {
                 Outcome::Reply(reply) if !says_changed(reply) => return,
                 Outcome::Reply(_) => {}
-                // It was given up, and nothing is watched on it any more.
+                // The link was given up, and with it the watch.
                 Outcome::Lost(_) => of_part.watches_on = None,
             }
             return execution.set_result(part, PartResult::Changed);
@@ -407,7 +409,7 @@ impl Execs {
             Outcome::Reply(_) => {
                 PartResult::Unknown(Lost::Garbled { shard: self.name_of_part(cx, id, part) })
             }
-            // Nothing of it has run, and whether the keys have changed nobody knows.
+            // No command of the part has run, and nobody knows whether the keys have changed.
             Outcome::Lost(lost) if watches_on.is_some() && (commands == 0 || lost.is_not_sent()) => {
                 PartResult::Changed
             }
@@ -424,13 +426,13 @@ impl Execs {
         shard.map_or_else(String::new, |shard| cx.engine.shard_name(shard).to_owned())
     }
 
-    /// The connection `ix`, on which keys were watched for a transaction that is being carried out, is gone.
+    /// Notes that the link `ix` is gone, on which keys of an execution may be watched.
     pub(crate) fn note_watch_lost(&mut self, ix: LinkIx) {
         for index in 0..self.executions.places() {
             let Some(id) = self.executions.id_at(index) else { continue };
             let Some(execution) = self.executions.get_mut(id) else { continue };
             let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(ix));
-            // What is in flight there is told so by its ticket.
+            // If the part is in flight, its ticket brings the loss.
             if let Some((part, of_part)) = of_node
                 && matches!(of_part.result, PartResult::Unsent)
             {
@@ -440,7 +442,7 @@ impl Execs {
         }
     }
 
-    /// Nothing else is sent: what still watches is let go.
+    /// Ends an execution: nothing else is sent, and the remaining watches end.
     fn end_execution(&mut self, cx: &mut Context, id: Id) -> Option<Execution> {
         let mut execution = self.executions.remove(id)?;
         cx.engine.memory.recount(&mut execution.counted_bytes, 0);
@@ -453,14 +455,15 @@ impl Execs {
         Some(execution)
     }
 
-    /// The client has gone. What was begun goes on; nothing is added to it.
+    /// Notes that the client has gone. EXEC goes on, but its reply gets no inlays.
     pub(crate) fn leave_execution(&mut self, cx: &mut Context, id: Id) {
         let mixture = self.executions.get_mut(id).and_then(|execution| execution.mixture.take());
         mixture.into_iter().for_each(|mixture| self.forget_mixture(cx, mixture));
     }
 }
 
-/// The part that went over `ix` was answered. An EXEC that was not even discarded has left the keys watched.
+/// Releases the link `ix`, whose part was answered. An EXEC that failed without being discarded has left the keys
+/// watched.
 fn end_of_watched_part(cx: &mut Context, ix: LinkIx, reply: &[u8]) {
     if reply::is_error(reply) && !reply.starts_with(b"-EXECABORT ") {
         return cx.pins.doomed.push(ix);
@@ -479,7 +482,7 @@ fn write_execution(cx: &mut Context, execution: &Execution, out: &mut Vec<u8>) {
 }
 
 impl Execs {
-    /// What came of a part, or of a question about it.
+    /// Takes the result of a part, or of its check, and goes on.
     pub(crate) fn absorb_result(
         &mut self,
         cx: &mut Context,
@@ -499,7 +502,7 @@ impl Execs {
             None => merged,
             Some(mixture) => {
                 let mut reply = cx.engine.pool.take();
-                // The place waits for what is laid in.
+                // The client's place waits for the inlays.
                 session.replies.expect(execution.place, Owed::Task(TaskId::Mixture(mixture)));
                 let is_answered = self.answer_mixture(cx, session, mixture, &merged, &mut reply);
                 if !is_answered {
@@ -519,7 +522,7 @@ impl Execs {
     }
 }
 
-/// Whether what a node says of a connection is that a key which is watched there has changed. An error says nothing.
+/// Whether a node's reply to CLIENT INFO shows that a watched key of the link has changed. An error shows nothing.
 fn says_changed(reply: &[u8]) -> bool {
     let line = reply::as_bulk(reply).unwrap_or_default();
     let mut words = line.split(|byte| byte.is_ascii_whitespace());

@@ -1,23 +1,23 @@
-//! Commands of a transaction that the proxy answers itself, at their places among the node's replies.
+//! Inlays: commands of a transaction that shardis answers itself, at their places among the node's replies.
 //!
 //! ```text
 //!   MULTI, GET a, CLIENT ID, GET b, EXEC ─► MULTI, GET a, GET b, EXEC ─► node ─► *2 1 2
 //!                    └─► kept here ─────────────────────────────────────► *3 1 (client's number) 2
 //! ```
 //!
-//! They are carried out when the node has said that it has run the others, and not at all if it has not: CLIENT SETNAME
-//! within a transaction that fails sets no name. Nothing of the client that stands behind EXEC is carried out before.
+//! Inlays run when the node has reported that the other commands have run, and only then. CLIENT SETNAME within a
+//! transaction that fails sets no name. No request of the client behind EXEC runs before.
 //!
-//! INFO, CLIENT LIST, and over several shards DBSIZE, KEYS, SCAN and RANDOMKEY are *asked*: they are carried out as without a
-//! transaction, when all before them has been passed on. The reply to EXEC is interrupted for that and goes on behind the answer.
-//! So they see what all commands of the transaction have done, those behind them too.
+//! INFO, CLIENT LIST, and over several shards DBSIZE, KEYS, SCAN and RANDOMKEY are *asked*. They run as without a
+//! transaction, when all replies before them have been relayed. The reply to EXEC is interrupted for that, and goes
+//! on behind the answer. So they see the effects of all commands of the transaction, even of later ones.
 //!
-//! An answer of ours may be much longer than its request: COMMAND takes 14 bytes and is answered with 190 KB. So each is made
-//! when it has room in the client's output ([`engine::limits::Limits::relay_bytes_max`]), and in one turn no more than that and than
-//! [`LAID_IN_MAX`] are. What is kept meanwhile are the requests, and what the node has said.
+//! The reply to an inlay may be much longer than its request: COMMAND takes 14 bytes and returns 190 KB. So each
+//! reply is made when the client's output has room ([`engine::limits::Limits::relay_bytes_max`]). One turn makes no
+//! more than that, and at most [`LAID_IN_MAX`] replies. Meanwhile only the requests and the node's replies are kept.
 //!
-//! SELECT goes to the node, since what follows it must run in the other database. The connection is the client's own
-//! then, and is closed afterwards; the client goes on in the profile of that database.
+//! SELECT goes to the node, since later commands must run in the other database. The transaction then has a held
+//! link, which is closed afterwards. The client goes on in the profile of that database.
 
 use crate::context::Context;
 use crate::errors;
@@ -31,12 +31,12 @@ use crate::transaction::spliced::{Inlays, Laying, Mixture, Stage};
 use resp::reply::elements;
 use stdx::{Id, append};
 
-/// Replies of one transaction that are laid in or passed on in one turn: some milliseconds.
+/// The limit of replies of one transaction that are made or relayed in one turn: some milliseconds.
 pub(crate) const LAID_IN_MAX: usize = 4096;
 
 impl Execs {
-    /// Reserves what the reply to EXEC is for a transaction of `commands` commands of the node and `inlays`. Nothing behind
-    /// it is carried out before it was answered, and nothing is pending before it.
+    /// Reserves the reply to EXEC of a transaction with `commands` commands of the node and with `inlays`. Nothing is
+    /// pending before, and no later request runs until it is answered.
     pub(crate) fn expect_mixture(
         &mut self,
         cx: &mut Context,
@@ -50,7 +50,7 @@ impl Execs {
         Owed::Task(TaskId::Mixture(id))
     }
 
-    /// Answers EXEC of `inlays` alone.
+    /// Answers EXEC of a transaction that consists of `inlays`.
     pub(crate) fn answer_here_alone(&mut self, cx: &mut Context, session: &mut Session, inlays: Inlays) {
         let owed = self.expect_mixture(cx, session, inlays, 0);
         session.replies.reserve(owed);
@@ -59,14 +59,14 @@ impl Execs {
         }
     }
 
-    /// The node has said nothing to EXEC, and will not.
+    /// Ends a mixture whose node will not answer EXEC.
     pub(crate) fn lose_mixture(&mut self, cx: &mut Context, session: &mut Session, id: Id) {
         self.forget_mixture(cx, id);
         session.features.end_caching();
         lift_mixture_barrier(cx, session);
     }
 
-    /// Nobody waits for it any more.
+    /// Forgets a mixture whose client has gone.
     pub(crate) fn forget_mixture(&mut self, cx: &mut Context, id: Id) {
         if let Some(mut mixture) = self.mixtures.remove(id) {
             cx.engine.memory.recount(&mut mixture.counted_bytes, 0);
@@ -80,7 +80,8 @@ impl Execs {
         }
     }
 
-    /// The node has answered EXEC with `reply`. True if `out` is what the client gets; else that is laid in.
+    /// Takes the node's `reply` to EXEC. If it returns true, the client gets `out`; else the replies follow one by
+    /// one.
     pub(crate) fn answer_mixture(
         &mut self,
         cx: &mut Context,
@@ -103,7 +104,7 @@ impl Execs {
         true
     }
 
-    /// Bytes that are held for the reply to the session's EXEC.
+    /// Memory in use for the reply to the session's EXEC.
     pub(crate) fn mixture_bytes(&self, session: &Session) -> usize {
         let bytes = |owed| match owed {
             Owed::Task(TaskId::Mixture(id)) => {
@@ -114,12 +115,12 @@ impl Execs {
         session.replies.owed_to_it().map(bytes).sum()
     }
 
-    /// Whether the session gets the replies of its transaction one by one, and has not got all.
+    /// Whether the session is getting the replies of its transaction one by one.
     pub(crate) fn is_laying_in(&self, session: &Session) -> bool {
         session.replies.front_owed().is_some_and(|owed| self.is_laid_in(owed))
     }
 
-    /// Whether `owed` is a transaction whose replies its client gets one by one.
+    /// Whether `owed` is a transaction whose client gets the replies one by one.
     pub(crate) fn is_laid_in(&self, owed: Owed) -> bool {
         let Owed::Task(TaskId::Mixture(id)) = owed else { return false };
         self.mixtures.get(id).is_some_and(|mixture| matches!(mixture.stage, Stage::Laying(_)))
@@ -131,7 +132,7 @@ pub(crate) fn lift_mixture_barrier(cx: &mut Context, session: &mut Session) {
     cx.engine.todo.clients_to_resume.push(session.conn);
 }
 
-/// The session goes on in the database that the last SELECT has chosen.
+/// Lets the session go on in the database of the last SELECT.
 pub(crate) fn use_database(cx: &mut Context, session: &mut Session, laying: &Laying) {
     if let Some(database) = laying.database {
         cx.change_profile(session, Profile { database, ..cx.profiles.kind(session.profile) });

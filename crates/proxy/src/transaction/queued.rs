@@ -1,4 +1,4 @@
-//! What one client has queued since MULTI.
+//! The commands that one client has queued since MULTI.
 
 use crate::cross_slot::remedy::Remedy;
 use crate::redirect::declined::{Aim, Declined};
@@ -12,40 +12,40 @@ use resp::Request;
 use stdx::{BufferPool, Id, append};
 use topology::ShardId;
 
-/// What a client has begun with MULTI.
+/// A client's open transaction.
 #[derive(Debug)]
 pub(crate) struct Transaction {
     /// MULTI and the commands behind it, as they will be sent.
     pub requests: Vec<u8>,
-    /// How many commands.
+    /// The number of commands.
     pub commands: u32,
-    /// Where the keys are; `None` if no command has named one yet.
+    /// The shard of the keys; `None` if no command has a key yet.
     pub shard: Option<ShardId>,
-    /// The division that all of them are in; `None` if no command has named one yet.
+    /// The division of all keys; `None` if no command has a key yet.
     pub division: Option<u32>,
-    /// How its keys are divided, once they are in several divisions.
+    /// The parts of the transaction, once its keys are in several divisions.
     pub divided: Option<Box<Divided>>,
-    /// Scripts and functions that commands name, as long as it is not divided.
+    /// Scripts and functions that commands name, until the transaction is divided.
     pub named: Vec<Named>,
-    /// A command may write.
+    /// Whether a command may write.
     pub may_write: bool,
-    /// Other clients may wait for what a command brings.
+    /// Whether other clients may wait for elements of a command.
     pub is_waited_for: bool,
-    /// A command was refused: EXEC will say so, and nothing is kept any more.
+    /// Whether a command was refused. Then EXEC fails, and nothing is kept any more.
     pub is_spoilt: bool,
-    /// What is not, or not only, the node's.
+    /// Commands that shardis answers itself, or that choose a database.
     pub inlays: Inlays,
-    /// Keys that its client reads with EXEC, and wants to be told of.
+    /// Keys that EXEC reads for a client that tracks them.
     pub reads: KeyList,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     pub counted_bytes: usize,
 }
 
-/// Why a command does not fit into a transaction.
+/// The reason why a command does not fit into a transaction.
 pub(crate) enum Misfit {
-    /// Its keys live elsewhere.
+    /// The keys belong to another shard.
     CrossSlot(Remedy),
-    /// A limit, in the words of an error.
+    /// A limit; the text is part of an error.
     Limit(&'static str),
 }
 
@@ -56,26 +56,26 @@ pub(crate) struct Replay {
     pub requests: Vec<u8>,
     pub commands: u32,
     pub named: Vec<Named>,
-    /// Whose keys it is about.
+    /// The slot or shard of the transaction.
     pub aim: Aim,
-    /// What is added to its reply here.
+    /// The inlays for the reply, if there are any.
     pub mixture: Option<Id>,
-    /// It went over a connection of its client's own: it is not sent again elsewhere.
+    /// Set if the transaction went over a held link. Then it is not sent again elsewhere.
     pub held: Option<Held>,
-    /// Why a command of it was declined, so that EXEC discards it.
+    /// The reason why a command was declined, so that EXEC discards the transaction.
     pub declined: Option<Declined>,
-    /// Why a command of it was refused, if it is a part of a transaction over several shards.
+    /// The error of a refused command, in a part of a transaction over several shards.
     pub refused: Option<Vec<u8>>,
     pub counted_bytes: usize,
 }
 
 impl Replay {
-    /// Whether something is added to its reply here.
+    /// Whether the reply has inlays.
     pub(crate) fn has_mixture(&self) -> bool {
         self.mixture.is_some()
     }
 
-    /// What it was counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.requests.capacity())
     }
@@ -85,28 +85,28 @@ pub(crate) const MULTI: &[u8] = b"*1\r\n$5\r\nMULTI\r\n";
 
 pub(crate) const EXEC: &[u8] = b"*1\r\n$4\r\nEXEC\r\n";
 
-/// Why a transaction goes over a connection of its client's own.
+/// The reason why a transaction needs a held link.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// Keys are watched there.
+    /// The link watches keys.
     Watched,
-    /// It leaves the connection other than it was.
+    /// The transaction changes the state of the link.
     Altered,
 }
 
 /// No transaction has this name.
 pub(crate) const NO_REPLAY: Id = Id { index: u32::MAX, generation: 0 };
 
-/// Where a command of a transaction may run.
+/// The place where a command of a transaction may run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// There, for its keys, which are in this division.
+    /// The shard of its keys, and their division.
     At(ShardId, u32),
-    /// Wherever the others do.
+    /// The shard of the other commands.
     Anywhere,
-    /// The same; those behind it run in this database.
+    /// The shard of the other commands. Later commands run in this database.
     Selects(u16),
-    /// It does not: it is answered by the proxy, or asked of all.
+    /// No node: shardis answers the command, or asks all nodes.
     Here,
 }
 
@@ -130,17 +130,17 @@ impl Transaction {
         }
     }
 
-    /// How many commands wait for EXEC.
+    /// The number of commands that wait for EXEC.
     pub(crate) fn commands(&self) -> u32 {
         self.commands + self.inlays.here()
     }
 
-    /// Whether one of them may write.
+    /// Whether a command may write.
     pub(crate) fn may_write(&self) -> bool {
         self.may_write
     }
 
-    /// Whether the proxy has a part in the reply.
+    /// Whether shardis makes a part of the reply.
     pub(crate) fn has_inlays(&self) -> bool {
         !self.inlays.is_empty()
     }
@@ -150,29 +150,29 @@ impl Transaction {
         self.requests.len() + self.inlays.request_bytes()
     }
 
-    /// Whether it will not be carried out.
+    /// Whether the transaction will fail, since a command was refused.
     pub(crate) fn is_spoilt(&self) -> bool {
         self.is_spoilt
     }
 
-    /// What it was counted for.
+    /// The bytes that are charged.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.counted_bytes
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         let divided = self.divided.as_ref().map_or(0, |divided| divided.held_bytes());
         let named = self.named.capacity() * size_of::<Named>();
         self.requests.capacity() + named + self.inlays.held_bytes() + self.reads.held_bytes() + divided
     }
 
-    /// How many parts it has.
+    /// The number of parts.
     pub(crate) fn parts(&self) -> usize {
         self.divided.as_ref().map_or(usize::from(self.division.is_some()), |divided| divided.len())
     }
 
-    /// Whether keys of `division` were named.
+    /// Whether a command has keys of `division`.
     pub(crate) fn has(&self, division: u32) -> bool {
         self.division == Some(division) || self.divided.as_ref().is_some_and(|divided| divided.has(division))
     }
@@ -220,7 +220,7 @@ impl Transaction {
         self.is_waited_for |= command.may_end_a_wait();
     }
 
-    /// How its keys are divided. Until it is asked they were in one division.
+    /// The parts of the transaction. At the first call, they are made of a transaction in one division.
     pub(crate) fn divide(&mut self) -> &mut Divided {
         let begin = || {
             let bytes = self.requests.len() - MULTI.len();
@@ -234,11 +234,11 @@ impl Transaction {
     }
 }
 
-/// The bytes of a command in a transaction: one that is split has its name in each share.
+/// The bytes that a command adds to a transaction. A split command has its name in each share.
 pub(crate) fn bytes_to_keep(request: &Request<'_>, keys: &Keys, place: Option<Place>) -> usize {
     let shares = if place.is_none() { keys.parts.len() } else { 0 };
     request.bytes.len() + shares * (HEADER_BYTES_MAX + request.raw_arg(0).len())
 }
 
-/// Of a command with as many arguments as there may be.
+/// The header of a command with the maximum of arguments.
 pub(crate) const HEADER_BYTES_MAX: usize = b"*1048576\r\n".len();

@@ -1,11 +1,12 @@
-//! The one reply to EXEC of a transaction over several shards, made of what its parts answered.
+//! The reply to EXEC of a transaction over several shards, made of the results of its parts.
 //!
-//! If no part may have run, the reply is the error (or nil) that one Redis would give: the client may repeat the whole. Else
-//! it is the array that Redis gives, in the client's order. The commands of a part that has no results have an error in their
-//! places, which says whether they may have run. A single error instead would be taken for "nothing has run", and
-//! applications repeat a transaction then.
+//! If no part may have run, the reply is the error (or nil) that one Redis would give: the client may repeat the
+//! transaction. Otherwise the reply is the array that Redis gives, in the client's order. For a part without results,
+//! each command has an error in its place, which says whether the command may have run. A single error instead would
+//! mean "nothing has run", and applications repeat a transaction then.
 //!
-//! Of each such part only the first command has the whole text, so that the reply stays as short as the requests were.
+//! Of each such part only the first command gets the whole text, so that the reply is not much longer than the
+//! requests.
 
 use crate::errors::{self, Lost};
 use crate::replies::merge::{Merge, SpareValues};
@@ -14,32 +15,32 @@ use resp::encode;
 use resp::reply::{self, Elements};
 use stdx::{Prng, append};
 
-/// What became of one part.
+/// The result of one part.
 #[derive(Debug)]
 pub(crate) enum PartResult {
-    /// It was not sent.
+    /// The part was not sent.
     Unsent,
-    /// It was, and is not answered.
+    /// The part was sent and is not answered.
     Sent,
-    /// It has run: the node's reply, an array.
+    /// The part has run. This is the node's reply, an array.
     Ran(Vec<u8>),
-    /// A key that is watched has changed.
+    /// A watched key has changed.
     Changed,
-    /// The node has refused it, for this reason.
+    /// The node has refused the part, for this reason.
     Refused(Vec<u8>),
-    /// It was not sent, since that could not be.
+    /// The part could not be sent.
     NotSent(Lost),
-    /// It may have run.
+    /// The part may have run.
     Unknown(Lost),
 }
 
 impl PartResult {
-    /// Whether something of it may have been carried out.
+    /// Whether commands of the part may have run.
     fn may_have_run(&self) -> bool {
         matches!(self, PartResult::Ran(_) | PartResult::Unknown(_))
     }
 
-    /// Bytes that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             PartResult::Ran(bytes) | PartResult::Refused(bytes) => bytes.capacity(),
@@ -48,11 +49,11 @@ impl PartResult {
     }
 }
 
-/// What is needed of a part for the reply.
+/// A part, as the reply needs it.
 pub(crate) struct Answered<'a> {
-    /// The name of its shard.
+    /// The name of the part's shard.
     pub shard: &'a str,
-    /// How many commands it has. One without any only asks whether keys have changed.
+    /// The number of commands. A part without any is a guard.
     pub commands: u32,
     pub result: &'a PartResult,
 }
@@ -82,7 +83,7 @@ pub(crate) fn write(
     }
 }
 
-/// Nothing has run.
+/// Appends the reply if nothing has run.
 fn write_failure(parts: &[Answered<'_>], resp3: bool, out: &mut Vec<u8>) {
     if parts.iter().any(|part| matches!(part.result, PartResult::Changed)) {
         return encode::null_array(out, resp3);
@@ -121,13 +122,13 @@ fn write_split(
     }
 }
 
-/// How far the reply of a part was read.
+/// The position in the reply of a part.
 enum Cursor<'a> {
     Ran(Elements<'a>),
-    /// There is none.
+    /// The part has no reply.
     Failed {
         part: &'a Answered<'a>,
-        /// A command of it was told the whole text.
+        /// Whether an earlier command got the whole text.
         is_told: bool,
     },
 }
@@ -141,7 +142,7 @@ impl<'a> Cursor<'a> {
         .map_or(Cursor::Failed { part, is_told: false }, Cursor::Ran)
     }
 
-    /// The reply to its next command, or the text of an error.
+    /// The reply to the next command, or the text of an error.
     fn next(&mut self) -> Result<&'a [u8], String> {
         match self {
             Cursor::Ran(replies) => replies.next().ok_or_else(|| errors::MERGE_FAILED.to_owned()),
@@ -160,7 +161,7 @@ impl<'a> Cursor<'a> {
 }
 
 impl Answered<'_> {
-    /// Why its commands have no replies, where others of the transaction have run.
+    /// The reason why the part has no replies though others have run.
     fn text(&self) -> String {
         let reason = match self.result {
             PartResult::Unknown(lost) => return lost.text(),
@@ -173,7 +174,7 @@ impl Answered<'_> {
         errors::not_run(self.shard, &reason)
     }
 
-    /// The same without the reason.
+    /// The text without the reason.
     fn short_text(&self) -> String {
         match self.result {
             PartResult::Unknown(_) => errors::outcome_unknown(self.shard),
@@ -183,7 +184,7 @@ impl Answered<'_> {
 }
 
 impl Piece {
-    /// How many replies the client gets for it.
+    /// The number of replies that the client gets for the piece.
     pub(crate) fn commands(&self) -> usize {
         match self {
             Piece::Whole { commands, .. } => *commands as usize,

@@ -1,135 +1,135 @@
-//! Replies of ours among those of nodes, in the reply to EXEC.
+//! Inlays among the nodes' replies, in the reply to EXEC.
 
 use resp::reply::{elements, elements_left};
 use resp::request::{RequestLimits, Scanned, Scanner};
 use resp::{Request, Span};
 use std::vec;
 
-/// The commands of one transaction that are not only the node's.
+/// The commands of one transaction that shardis answers, or that choose a database.
 #[derive(Debug, Default)]
 pub(crate) struct Inlays {
     pub inlays: Vec<Inlay>,
-    /// Commands that are answered here.
+    /// The number of commands that shardis answers.
     pub here: u32,
-    /// Bytes of their requests.
+    /// Bytes of the requests that shardis answers.
     pub bytes: usize,
 }
 
 #[derive(Debug)]
 pub(crate) struct Inlay {
-    /// So many commands of the node stand before it.
+    /// The number of the node's commands before the inlay.
     pub behind: u32,
     pub what: What,
 }
 
 #[derive(Debug)]
 pub(crate) enum What {
-    /// This request is answered here, or asked.
+    /// shardis answers this request itself, or asks nodes or other workers.
     Here(Box<[u8]>),
-    /// The node is told to use this database.
+    /// The node gets a SELECT of this database.
     Select(u16),
 }
 
 impl Inlays {
-    /// Whether the node answers all, and nothing of it needs a look.
+    /// Whether the node alone answers all commands, and none needs a look.
     pub(crate) fn is_empty(&self) -> bool {
         self.inlays.is_empty()
     }
 
-    /// How many commands are answered here.
+    /// The number of commands that shardis answers.
     pub(crate) fn here(&self) -> u32 {
         self.here
     }
 
-    /// Whether the transaction ends in another database, perhaps.
+    /// Whether the transaction may end in another database.
     pub(crate) fn selects(&self) -> bool {
         self.inlays.iter().any(|inlay| matches!(inlay.what, What::Select(_)))
     }
 
-    /// Bytes of the requests that are answered here.
+    /// Bytes of the requests that shardis answers.
     pub(crate) fn request_bytes(&self) -> usize {
         self.bytes
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         self.inlays.capacity() * size_of::<Inlay>() + self.bytes
     }
 
-    /// `request` is answered here, behind `behind` commands of the node.
+    /// Adds `request`, which shardis answers, behind `behind` commands of the node.
     pub(crate) fn add(&mut self, behind: u32, request: &[u8]) {
         self.here += 1;
         self.bytes += request.len();
         self.inlays.push(Inlay { behind, what: What::Here(request.into()) });
     }
 
-    /// The node's command behind `behind` others chooses `database`.
+    /// Notes that the node's command behind `behind` others selects `database`.
     pub(crate) fn add_select(&mut self, behind: u32, database: u16) {
         self.inlays.push(Inlay { behind, what: What::Select(database) });
     }
 }
 
-/// What a client waits for whose transaction has inlays.
+/// The pending reply to EXEC of a transaction with inlays.
 #[derive(Debug)]
 pub(crate) struct Mixture {
     pub inlays: Inlays,
-    /// How many commands its node runs.
+    /// The number of commands that the node runs.
     pub commands: u32,
     pub stage: Stage,
-    /// Bytes of memory that the inlays hold.
+    /// Memory that the inlays use.
     pub inlay_bytes: usize,
-    /// What it holds, as it was counted last.
+    /// Memory in use, as it was counted last.
     pub counted_bytes: usize,
 }
 
-/// How far a mixture has come.
+/// The progress of a mixture.
 #[derive(Debug)]
 pub(crate) enum Stage {
-    /// Its node has not answered yet.
+    /// The node has not answered yet.
     Waiting,
-    /// Its client gets the replies one by one.
+    /// The client gets the replies one by one.
     Laying(Laying),
 }
 
-/// The replies of a mixture that were not written yet.
+/// The replies of a mixture that are not written yet.
 #[derive(Debug)]
 pub(crate) struct Laying {
-    /// How many there are in all, if nothing was written.
+    /// The number of all replies, until the header is written.
     pub header: Option<usize>,
-    /// Commands that are answered here, or that choose a database.
+    /// Commands that shardis answers, or that choose a database.
     pub inlays: vec::IntoIter<Inlay>,
-    /// What the node has said to all its commands, and how much of that was passed on.
+    /// The node's replies to all its commands, and the number of bytes already relayed.
     pub replies: Vec<u8>,
     pub passed_bytes: usize,
-    /// How many of them were passed on, and how many were not.
+    /// The numbers of replies that were relayed, and that were not.
     pub passed: u32,
     pub left: usize,
-    /// The database that the last SELECT has chosen.
+    /// The database of the last SELECT.
     pub database: Option<u16>,
 }
 
-/// How far the replies of a mixture were written.
+/// The result of writing replies of a mixture.
 pub(crate) enum Laid {
-    /// There are no more.
+    /// All replies are written.
     All,
-    /// Others have no room yet.
+    /// The output has no room for more.
     Some,
-    /// All before this request, which is to be carried out now.
+    /// The replies before this request are written, and the request must run now.
     Until(Box<[u8]>),
 }
 
-/// What comes next of a mixture.
+/// The next piece of a mixture.
 pub(crate) enum Piece {
     Header(usize),
-    /// A reply of the node, of so many bytes.
+    /// A reply of the node, of this number of bytes.
     Passed(usize),
-    /// This request is answered here, or asked.
+    /// shardis answers this request itself, or asks nodes or other workers.
     Here(Box<[u8]>),
     End,
 }
 
 impl Mixture {
-    /// What it was counted for, and what it holds.
+    /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.counted_bytes, self.held_bytes())
     }
@@ -139,7 +139,7 @@ impl Mixture {
         Mixture { inlays, commands, stage: Stage::Waiting, inlay_bytes, counted_bytes: 0 }
     }
 
-    /// Bytes of memory that it holds.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         let replies = match &self.stage {
             Stage::Waiting => 0,
@@ -148,7 +148,7 @@ impl Mixture {
         self.inlay_bytes + replies
     }
 
-    /// The node has answered `reply`. False if that is not one reply to each command.
+    /// Takes the node's `reply`. Returns false if it is not one reply to each command.
     pub(crate) fn begin(&mut self, reply: &[u8]) -> bool {
         let Some(replies) = elements(reply).filter(|replies| replies.len() == self.commands as usize) else {
             return false;
@@ -191,7 +191,7 @@ impl Laying {
         Piece::Passed(len)
     }
 
-    /// The next `len` bytes that the node has said.
+    /// The next `len` bytes of the node's replies.
     pub(crate) fn pass(&mut self, len: usize) -> &[u8] {
         let start = self.passed_bytes;
         self.passed_bytes += len;
@@ -199,7 +199,7 @@ impl Laying {
     }
 }
 
-/// `request`, which was scanned before it was kept.
+/// `request`, parsed again: it was checked when it was queued.
 pub(crate) fn scan<'a>(request: &'a [u8], args: &'a mut Vec<Span>, inline: &mut Vec<u8>) -> Request<'a> {
     let scanned = Scanner::default().scan(request, &RequestLimits::default(), args, inline);
     debug_assert!(matches!(scanned, Ok(Scanned::Request { .. })), "it was scanned before");
