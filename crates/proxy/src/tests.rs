@@ -1,4 +1,4 @@
-//! Transcripts: what the core does, event by event. `|` stands for CR LF.
+//! Transcripts of the core, event by event. `|` stands for CR LF.
 
 mod accounts;
 mod acknowledged;
@@ -99,7 +99,7 @@ fn mset_over_two_shards_is_answered_once() {
 }
 
 #[test]
-fn an_mset_without_its_last_value_is_not_taken_apart() {
+fn an_mset_without_its_last_value_is_not_split() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -120,7 +120,7 @@ fn unsplittable_command_over_shards_is_refused() {
 }
 
 #[test]
-fn the_log_is_told_of_the_first_crossed_request_of_a_client() {
+fn the_first_crossed_request_of_a_client_is_logged() {
     let mut rig = Rig::ready(2);
     let (first, second, a, b) = (rig.client(), rig.client(), rig.key(0), rig.key(1));
     rig.notices();
@@ -168,7 +168,7 @@ fn scan_continues_on_the_next_shard_until_count_is_met() {
 }
 
 #[test]
-fn a_scan_returns_what_it_has_when_the_next_shard_fails() {
+fn a_scan_returns_its_keys_when_the_next_shard_fails() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     rig.client_sends(client, "scan 0|");
@@ -211,7 +211,7 @@ fn quit_answers_and_ignores_the_rest() {
 }
 
 #[test]
-fn http_is_closed_without_a_word() {
+fn http_is_closed_without_a_reply() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "POST / HTTP/1.1|Host: x|set a 1|");
@@ -232,7 +232,7 @@ fn a_half_closed_client_gets_all_its_replies() {
 }
 
 #[test]
-fn replies_for_a_client_that_has_gone_reach_nobody() {
+fn replies_for_a_client_that_has_gone_are_dropped() {
     let mut rig = Rig::ready(1);
     let gone = rig.client();
     rig.client_sends(gone, "get secret|");
@@ -259,7 +259,7 @@ fn a_late_reply_is_not_given_to_the_next_request() {
 }
 
 #[test]
-fn a_lost_connection_tells_who_may_have_run_and_who_has_not() {
+fn a_lost_link_fails_sent_and_unsent_requests_differently() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (node, a, b) = (rig.node(1), rig.key(1), rig.key(0));
@@ -326,7 +326,7 @@ fn waiting_for_a_link_does_not_shorten_the_timeout() {
 }
 
 #[test]
-fn a_loading_node_is_not_used_and_its_word_is_passed_on() {
+fn a_loading_node_is_not_used_and_its_error_is_relayed() {
     let mut rig = Rig::connecting(1, Limits::default());
     let client = rig.client();
     rig.client_sends(client, "get a|");
@@ -352,7 +352,7 @@ fn a_node_that_greets_before_it_is_asked_is_not_used() {
     assert_eq!(rig.taken(client), format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {reason}|"));
 }
 
-/// When connections to a node were asked for that refuses all, within a minute, in milliseconds.
+/// The times of attempts to connect to a node that refuses all, within a minute, in milliseconds.
 fn attempts_of(seed: u64) -> Vec<u64> {
     let settings = Settings { seed, ..Settings::default() };
     let mut rig = Rig::ready_as(1, Limits::default(), settings);
@@ -374,20 +374,20 @@ fn reconnects_back_off_with_jitter_between_workers() {
     for attempts in &all {
         let within = |from: u64, until: u64| attempts.iter().filter(|at| (from..until).contains(at)).count();
         assert!(within(0, 100) >= 2, "soon at first: {attempts:?}");
-        // Half a second on average.
+        // The average is half a second.
         assert!((75..=130).contains(&within(10_000, 60_000)), "{attempts:?}");
     }
     let most = (20..120).map(|half| {
         let is_in = |at: &&u64| **at / 500 == half;
         all.iter().flatten().filter(is_in).count()
     });
-    // Eight workers would make eight at once if they kept in step, and 16 in each half second are too many by far.
+    // In step, eight workers would make eight attempts at once. 16 in half a second are far too many.
     assert!(most.max() < Some(16), "{all:?}");
     assert!(all.windows(2).all(|pair| pair[0] != pair[1]));
 }
 
 #[test]
-fn bytes_that_nobody_asked_for_cost_the_connection() {
+fn unexpected_bytes_close_the_link() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let node = rig.node(0);
@@ -401,7 +401,7 @@ fn bytes_that_nobody_asked_for_cost_the_connection() {
 }
 
 #[test]
-fn garbage_in_a_reply_is_not_passed_on() {
+fn garbage_in_a_reply_is_not_relayed() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get a|get b|");
@@ -474,7 +474,7 @@ fn unknown_command_is_learnt_once_and_keeps_order() {
 }
 
 #[test]
-fn what_no_node_knows_is_answered_as_redis_answers() {
+fn unknown_commands_get_the_error_of_redis() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "foo a b|");
@@ -487,7 +487,7 @@ fn what_no_node_knows_is_answered_as_redis_answers() {
 }
 
 #[test]
-fn a_client_whose_command_cannot_be_learnt_is_told_why() {
+fn a_command_that_cannot_be_learnt_gets_the_reason() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "foo a|ping|");
@@ -498,7 +498,7 @@ fn a_client_whose_command_cannot_be_learnt_is_told_why() {
 }
 
 #[test]
-fn draining_lets_everybody_finish_and_nobody_in() {
+fn draining_finishes_requests_and_refuses_clients() {
     let mut rig = Rig::ready(1);
     let (busy, idle) = (rig.client(), rig.client());
     rig.client_sends(busy, "get a|");
@@ -516,7 +516,7 @@ fn draining_lets_everybody_finish_and_nobody_in() {
 
 /// A pipeline may be cut anywhere, each time.
 #[test]
-fn who_finishes_one_request_and_begins_the_next_is_not_late() {
+fn a_client_between_two_requests_is_not_late() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "*2|$3|GET|");
@@ -568,7 +568,7 @@ fn a_request_in_the_steady_state_allocates_nothing() {
     let round = |rig: &mut Rig| {
         rig.proxy.handle_event(Event::Received { conn: client, bytes: requests.as_bytes() }, rig.now);
         rig.drop_sent();
-        // The last shard first, so that replies have to wait for others.
+        // The last shard answers first, so that replies have to wait for others.
         for shard in (0..4).rev() {
             let conn = rig.node(shard);
             rig.proxy.handle_event(Event::Received { conn, bytes: replies.as_bytes() }, rig.now);

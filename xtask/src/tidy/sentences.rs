@@ -28,7 +28,6 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/pubsub",
     "crates/proxy/src/questions",
     "crates/proxy/src/replies",
-    "crates/proxy/src/tests",
     "crates/proxy/benches/",
     "crates/proxy/tests/",
 ];

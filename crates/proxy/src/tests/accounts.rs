@@ -1,17 +1,18 @@
-//! What is counted as held for a client ends when it is not held any more. (Each step of all transcripts checks the accounts.)
+//! Memory that a client holds is counted as long as it is held. (Each step of all transcripts checks the accounts.)
 
 use crate::EngineLimits;
 use crate::Limits;
 use crate::testing::Rig;
 
-/// EVAL on one shard, whose node is busy, and behind it a GET on another of which the client does not want the reply.
+/// EVAL on one shard, whose node is busy, and behind it a GET on another shard. The client does not want the GET's
+/// reply.
 fn muted_behind_busy(rig: &mut Rig, mute: &str) -> String {
     let (busy, quick) = (rig.key(0), rig.key(1));
     format!("eval x 1 {busy}|client reply {mute}|get {quick}|")
 }
 
 #[test]
-fn a_muted_reply_that_comes_early_is_held_by_nobody() {
+fn a_muted_reply_that_comes_early_is_not_held() {
     for mute in ["skip", "off"] {
         let mut rig = Rig::ready_with(
             2,

@@ -1,4 +1,4 @@
-//! Transcripts of WAIT: replicas that have what a client wrote. `|` stands for CR LF.
+//! Transcripts of WAIT: replicas that have a client's writes. `|` stands for CR LF.
 
 use crate::testing::{Rig, even};
 use crate::{ConnId, Event};
@@ -6,21 +6,21 @@ use std::time::Duration;
 
 const CLIENT_ID: &str = "*2|$6|CLIENT|$2|ID|";
 const ABOUT_WAITAOF: &str = "*3|$7|COMMAND|$4|INFO|$7|WAITAOF|";
-/// A node of Redis 7.0 answers the question and the mark so.
+/// The replies of Redis 7.0 to the question and the mark.
 const OLD: &str = "*1|*-1|+OK|";
-/// And one of Redis 7.2.
+/// The replies of Redis 7.2.
 const NEW: &str = "*1|*1|$7|waitaof|+OK|";
 const WAIT: &str = "*3|$4|wait|$1|2|$3|100|";
-/// What a node says to those who wait when it becomes a replica.
+/// The error for waiting clients of a node that becomes a replica.
 const DEMOTED: &str =
     "-UNBLOCKED force unblock from blocking operation, instance state changed (master -> replica?)|";
 
-/// What has a connection count as one that has written.
+/// The request that makes a link count as one that has written.
 fn mark() -> String {
     String::from_utf8_lossy(crate::held::acknowledged::MARK).replace("\r\n", "|")
 }
 
-/// What a node is asked over a connection over which it was not asked before.
+/// The first requests on a link, with `wait`.
 fn first(wait: &str) -> String {
     format!("{CLIENT_ID}{ABOUT_WAITAOF}{}{wait}", mark())
 }
@@ -29,7 +29,7 @@ fn unblock(number: u32) -> String {
     format!("*4|$6|CLIENT|$7|UNBLOCK|$2|{number}|$7|TIMEOUT|")
 }
 
-/// A client that waits for replicas of two shards, whose nodes call its connections 70 and 71.
+/// A client that waits for replicas of two shards, whose nodes number its links 70 and 71.
 struct Scene {
     rig: Rig,
     client: ConnId,
@@ -46,7 +46,7 @@ impl Scene {
         scene
     }
 
-    /// All nodes were asked, for all that they had done when they were, and do not yet say that.
+    /// Checks the requests of both links, and answers all but the wait itself.
     fn are_asked(&mut self, asked: &str, replies: &str) {
         for (conn, number) in self.held.into_iter().zip([70, 71]) {
             assert_eq!(self.rig.taken(conn), asked);
@@ -64,14 +64,14 @@ impl Scene {
 }
 
 #[test]
-fn who_waits_for_replicas_is_told_the_least_of_all_shards() {
+fn wait_returns_the_least_of_all_shards() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.says(0, ":2|");
     assert_eq!((scene.answered().as_str(), scene.rig.node_got(1).as_str()), ("", ""), "nobody is let go");
     scene.says(1, ":1|");
     assert_eq!(scene.answered(), ":1|+PONG|");
     assert_eq!((scene.rig.proxy.pending().conns_held, scene.rig.proxy.held_bytes()), (0, 0));
-    // The connections are the next one's.
+    // The next client gets the links.
     scene.rig.client_sends(scene.client, "wait 2 100|");
     scene.are_asked(&format!("{CLIENT_ID}{WAIT}"), "");
     scene.says(1, ":2|");
@@ -129,7 +129,7 @@ fn wait_is_shown_and_unblocked_on_all_shards() {
 }
 
 #[test]
-fn who_waits_for_replicas_when_the_proxy_drains_is_let_go() {
+fn draining_ends_a_wait_for_replicas() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.proxy.drain(scene.rig.now);
     scene.rig.perform();
@@ -148,7 +148,7 @@ fn client_leaving_during_wait_closes_its_links() {
 }
 
 #[test]
-fn if_a_shard_is_down_nobody_is_waited_for() {
+fn with_a_shard_down_wait_fails_at_once() {
     let mut rig = Rig::ready(2);
     let conn = rig.node(1);
     rig.event(Event::Ended { conn });
@@ -160,7 +160,7 @@ fn if_a_shard_is_down_nobody_is_waited_for() {
 }
 
 #[test]
-fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
+fn wait_fails_if_a_shard_is_lost_meanwhile() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.event(Event::Ended { conn: scene.held[1] });
     assert_eq!(scene.rig.node_got(0), unblock(70));
@@ -168,7 +168,7 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
     assert_eq!(scene.answered(), "-ERR node connection lost, outcome unknown (shard 127.0.0.1:7001)|+PONG|");
     scene.rig.node_sends(0, ":1|");
     assert_eq!(scene.rig.proxy.pending().conns_held, 0);
-    // Nor if one hangs while all are let go.
+    // The same if one shard hangs while all waits are ended.
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.says(0, "-ERR no|");
     scene.rig.pass(Duration::from_millis(100));
@@ -177,9 +177,9 @@ fn no_number_is_told_if_a_shard_is_lost_while_it_is_waited_for() {
 }
 
 #[test]
-fn a_shard_that_is_slow_to_let_go_still_says_its_number() {
+fn a_shard_that_unblocks_slowly_still_counts() {
     let mut scene = Scene::waiting(Rig::ready(2));
-    // Somebody unblocks the client, on its first connection.
+    // Another client unblocks the first one, on its first link.
     let other = scene.rig.client();
     scene.rig.client_sends(other, "client unblock 1|");
     assert_eq!(scene.rig.node_got(0), unblock(70));
@@ -193,7 +193,7 @@ fn a_shard_that_is_slow_to_let_go_still_says_its_number() {
     assert_eq!(scene.answered(), ":1|+PONG|");
 }
 
-/// What a client is told at first when it waits, and what after that.
+/// Checks that a client's first WAIT is refused and the second is not.
 #[track_caller]
 fn assert_told_once(rig: &mut Rig, client: ConnId, node: u32) {
     rig.client_sends(client, "wait 2 100|wait 2 100|");
@@ -202,14 +202,14 @@ fn assert_told_once(rig: &mut Rig, client: ConnId, node: u32) {
     assert_eq!(rig.taken(held), first(WAIT));
     rig.sends(held, &format!(":70|{OLD}:1|"));
     assert_eq!(rig.taken(client), ":1|");
-    // Who came later has lost nothing.
+    // A client that came later has lost nothing.
     let other = rig.client();
     rig.client_sends(other, "wait 2 100|");
     assert_eq!(rig.taken(held), format!("{CLIENT_ID}{WAIT}"));
 }
 
 #[test]
-fn who_may_have_lost_writes_with_a_primary_is_told_so_once() {
+fn wait_fails_once_after_the_loss_of_a_primary() {
     let mut rig = Rig::ready(1);
     let (client, conn) = (rig.client(), rig.node(0));
     rig.pass(Duration::from_secs(2));
@@ -220,7 +220,7 @@ fn who_may_have_lost_writes_with_a_primary_is_told_so_once() {
 }
 
 #[test]
-fn who_may_have_lost_writes_in_a_failover_is_told_so_once() {
+fn wait_fails_once_after_a_failover() {
     let mut rig = Rig::ready(1);
     rig.promote(0, 1);
     rig.bring_up(1);
@@ -249,7 +249,7 @@ fn a_primary_that_has_given_its_slots_away_is_not_lost() {
 }
 
 #[test]
-fn no_other_node_is_asked_in_place_of_one_that_declines() {
+fn a_declined_wait_is_not_sent_to_another_node() {
     let mut scene = Scene::waiting(Rig::cluster(2));
     scene.says(0, DEMOTED);
     scene.says(1, ":2|");
@@ -264,7 +264,7 @@ fn waitaof_is_carried_where_nodes_have_it() {
     let client = rig.client();
     rig.client_sends(client, "waitaof 1 1 100|");
     assert_eq!(rig.node_got(0), "*3|$7|COMMAND|$4|INFO|$7|waitaof|");
-    // As Redis 7.2 describes it.
+    // The description of Redis 7.2.
     let tips = "*2|$25|request_policy:all_shards|$23|response_policy:agg_min|";
     let facts =
         format!("*1|*10|$7|waitaof|:4|*1|+blocking|:0|:0|:0|*3|+@slow|+@blocking|+@connection|{tips}*0|*0|");
@@ -292,7 +292,7 @@ fn a_connection_to_a_newer_node_is_marked_each_time() {
 }
 
 #[test]
-fn a_number_that_may_be_too_large_is_not_told() {
+fn a_number_that_may_be_too_large_is_not_returned() {
     let refused = "-OOM command not allowed when used memory > 'maxmemory'.|";
     for (about, is_told) in [("*1|*1|$7|waitaof|", true), ("-NOPERM no|", true), ("*1|*-1|", false)] {
         let mut rig = Rig::ready(1);
@@ -309,7 +309,7 @@ fn a_number_that_may_be_too_large_is_not_told() {
 }
 
 #[test]
-fn in_a_transaction_nobody_is_waited_for() {
+fn wait_does_not_wait_in_a_transaction() {
     let mut rig = Rig::ready(2);
     let (client, key) = (rig.client(), rig.key(1));
     rig.client_sends(client, &format!("multi|set {key} v|wait 1 0|exec|"));

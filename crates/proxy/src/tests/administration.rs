@@ -1,4 +1,4 @@
-//! Transcripts of what clients ask about the proxy and each other. `|` stands for CR LF.
+//! Transcripts of clients that ask about the proxy and about each other. `|` stands for CR LF.
 
 use crate::EngineLimits;
 use crate::testing::{Rig, deliver_mail};
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const PORT: &str = "127.0.0.1:6379";
 
-/// The line of CLIENT LIST of a fresh client, which begins with its number.
+/// The line of a fresh client in CLIENT LIST, which begins with the client's number.
 fn line(id: u64, port: u16, name: &str, last: &str) -> String {
     format!(
         "id={id} addr=127.0.0.1:{port} laddr={PORT} fd=9 name={name} age=0 idle=0 flags=N db=0 sub=0 psub=0 ssub=0 \
@@ -62,7 +62,7 @@ fn client_list_shows_the_clients_of_all_workers_oldest_first() {
 }
 
 #[test]
-fn what_a_client_asked_for_shows_in_its_flags() {
+fn the_flags_of_a_client_show_its_settings() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let steps = [
@@ -116,7 +116,7 @@ fn a_worker_that_does_not_answer_is_not_waited_for() {
     assert_eq!(rigs[0].taken(client), "");
     rigs[0].pass(Duration::from_millis(1));
     assert_eq!(rigs[0].taken(client), ":0|");
-    // Its late answer finds nobody.
+    // The late answer is dropped.
     deliver_mail(&mut rigs);
     assert_eq!(rigs[0].taken(client), "");
 }
@@ -130,7 +130,7 @@ fn clients_are_killed_wherever_they_are() {
     deliver_mail(&mut rigs);
     assert_eq!(rigs[0].taken(killer), "+OK|-ERR No such client|");
     assert!(rigs[1].is_closed(far) && !rigs[0].is_closed(near));
-    // Its reply meets nobody.
+    // The reply is dropped.
     rigs[1].node_sends(0, "$-1|");
     let others = [rigs[1].client(), rigs[1].client()];
     rigs[0].client_sends(killer, &format!("client kill laddr {PORT} type normal user default|ping|"));
@@ -141,7 +141,7 @@ fn clients_are_killed_wherever_they_are() {
 }
 
 #[test]
-fn who_kills_himself_is_answered_and_no_request_behind_it_runs() {
+fn a_client_that_kills_itself_gets_only_that_reply() {
     for request in ["client kill 127.0.0.1:50000", "client kill skipme no type normal"] {
         let mut rigs = Rig::workers(2, 1);
         let client = rigs[0].client();
@@ -203,7 +203,7 @@ fn reply_off_drops_later_replies_of_every_kind_only() {
     let requests = format!("get {a}|client reply off|{}", muted.concat());
     rigs[0].client_sends(client, &requests);
     deliver_mail(&mut rigs);
-    // The second node first, so that all wait.
+    // The second node answers first, so that all replies wait.
     rigs[0].node_sends(1, "*1|$1|b|");
     assert_eq!(rigs[0].taken(client), "");
     rigs[0].node_sends(0, "$5|first|$1|a|*1|$1|a|*2|$1|0|*0|");
@@ -240,14 +240,14 @@ fn reply_skip_covers_a_command_being_learnt() {
     assert_eq!(rig.taken(client), "+PONG|");
 }
 
-/// Each state of CLIENT REPLY with each request that matters to it: what is heard, and what is heard of the two
-/// requests behind it.
+/// Each state of CLIENT REPLY with each request that matters to it: the reply, and the replies to two requests behind
+/// it.
 #[test]
-fn what_is_heard_follows_from_the_state_and_the_request() {
+fn replies_follow_the_state_and_the_request() {
     const ALL: &str = "+PONG|+PONG|";
     const ONE: &str = "+PONG|";
     let table = [
-        // state, request, heard, heard of two PINGs
+        // state, request, reply, replies to two PINGs
         ("", "ping", "+PONG|", ALL),
         ("", "client reply on", "+OK|", ALL),
         ("", "client reply off", "", ""),
@@ -294,7 +294,7 @@ fn questions_beyond_the_limit_are_refused() {
 }
 
 #[test]
-fn who_hears_nothing_can_leave() {
+fn a_muted_client_can_quit() {
     let mut rig = Rig::ready(1);
     let (quits, ends) = (rig.client(), rig.client());
     rig.client_sends(quits, "client reply off|get a|quit|");
@@ -307,7 +307,7 @@ fn who_hears_nothing_can_leave() {
 }
 
 #[test]
-fn who_hears_nothing_is_not_told_why_he_is_closed() {
+fn a_muted_client_is_closed_without_an_error() {
     let limits = Limits {
         engine: EngineLimits { request_bytes_max: 100, ..EngineLimits::default() },
         ..Limits::default()
@@ -341,7 +341,7 @@ fn a_client_that_leaves_takes_its_questions_with_it() {
 }
 
 #[test]
-fn info_adds_up_what_all_nodes_say_and_shows_who_is_down() {
+fn info_sums_up_the_nodes_and_shows_which_are_down() {
     let mut rig = Rig::ready(3);
     let client = rig.client();
     let node = rig.node(2);
@@ -435,7 +435,7 @@ fn commands_and_errors_are_counted_as_redis_counts_them() {
 }
 
 #[test]
-fn figures_of_the_nodes_are_put_together_each_in_its_way() {
+fn each_figure_of_the_nodes_has_its_own_merge() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     rig.client_sends(client, "info stats persistence|");

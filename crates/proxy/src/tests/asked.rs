@@ -1,4 +1,4 @@
-//! Transcripts of transactions with commands that all shards or all workers are asked for. `|` stands for CR LF.
+//! Transcripts of transactions with commands that need answers of all shards or all workers. `|` stands for CR LF.
 
 use crate::link::profile::Profile;
 use crate::testing::Rig;
@@ -9,7 +9,7 @@ const MULTI: &str = "*1|$5|MULTI|";
 const EXEC: &str = "*1|$4|EXEC|";
 const DBSIZE: &str = "*1|$6|dbsize|";
 
-/// A client whose transaction sets a key of the first shard, and of which `line` is a part. Its node has run its command.
+/// A client with a transaction that sets a key of the first shard and contains `line`. The node has run the SET.
 fn run_with(rig: &mut Rig, line: &str) -> crate::ConnId {
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("multi|set {key} 1|{line}|get {key}|exec|"));
@@ -75,7 +75,7 @@ fn info_client_list_and_scan_are_answered_in_a_transaction() {
 }
 
 #[test]
-fn what_stands_behind_exec_waits_for_all_of_it() {
+fn requests_behind_exec_wait_for_its_whole_reply() {
     let mut rig = Rig::ready(2);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("multi|dbsize|exec|get {key}|"));

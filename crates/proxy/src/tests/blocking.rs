@@ -9,7 +9,7 @@ use std::time::Duration;
 const CLIENT_ID: &str = "*2|$6|CLIENT|$2|ID|";
 const BLPOP: &str = "*3|$5|blpop|$1|q|$1|0|";
 
-/// `client` waits for an element of `q`, for ever, on a connection that is made for it and that the node calls 77.
+/// Lets `client` wait for an element of `q` without a timeout, on a new link that the node numbers 77.
 fn waiting(rig: &mut Rig, client: ConnId) -> ConnId {
     rig.client_sends(client, "blpop q 0|");
     let held = rig.pinned_now();
@@ -19,7 +19,7 @@ fn waiting(rig: &mut Rig, client: ConnId) -> ConnId {
 }
 
 #[test]
-fn who_waits_keeps_nobody_else_waiting() {
+fn a_blocked_client_does_not_delay_others() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     let held = waiting(&mut rig, client);
@@ -28,13 +28,13 @@ fn who_waits_keeps_nobody_else_waiting() {
     assert_eq!(rig.taken(other), ":1|");
     rig.sends(held, "*2|$1|q|$1|x|");
     assert_eq!(rig.taken(client), "*2|$1|q|$1|x|");
-    // The connection is the next one's.
+    // The next client gets the link.
     rig.client_sends(other, "blpop q 0|");
     assert_eq!(rig.taken(held), format!("{CLIENT_ID}{BLPOP}"));
 }
 
 #[test]
-fn who_is_seen_to_wait_waits_at_the_node() {
+fn a_wait_is_reported_once_the_node_has_it() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     let is_seen = |rig: &mut Rig| {
@@ -90,8 +90,9 @@ fn client_leaving_while_blocked_closes_its_link_at_once() {
 }
 
 #[test]
-fn who_had_ended_before_his_wait_began_does_not_wait() {
-    // So small that every reply of a new client is expected to be large, and one client at a time may have one.
+fn a_half_closed_client_does_not_begin_a_queued_wait() {
+    // With this limit, every reply of a new client is expected to be large. Only one client at a time may have a
+    // large reply.
     let mut rig = Rig::ready_with(
         1,
         Limits {
@@ -105,7 +106,7 @@ fn who_had_ended_before_his_wait_began_does_not_wait() {
     rig.client_sends(client, "blpop q 0|get b|");
     rig.event(Event::Ended { conn: client });
     rig.taken(pinned);
-    // What comes to the queue later must not be popped for one who may have gone.
+    // A later element of the queue must not be popped for a client that may have gone.
     rig.sends(pinned, "$1|a|");
     assert_eq!((rig.taken(client).as_str(), rig.is_closed(client)), ("", true));
     assert_eq!(
@@ -129,7 +130,7 @@ fn half_closed_blocked_client_gets_earlier_replies() {
 }
 
 #[test]
-fn what_is_sent_behind_a_wait_is_bounded() {
+fn input_behind_a_wait_is_bounded() {
     let mut rig = Rig::ready_with(
         1,
         Limits {
@@ -217,7 +218,7 @@ fn in_a_transaction_nothing_waits() {
 }
 
 #[test]
-fn too_many_who_wait_are_told_so() {
+fn too_many_waits_are_refused() {
     let mut rig = Rig::ready_with(1, Limits { held_conns_max: 1, ..Limits::default() });
     let (client, other) = (rig.client(), rig.client());
     waiting(&mut rig, client);
@@ -229,7 +230,7 @@ fn too_many_who_wait_are_told_so() {
 }
 
 #[test]
-fn who_waits_is_unblocked_by_its_node() {
+fn a_waiting_client_is_unblocked_by_its_node() {
     for (reason, sent) in [("", "$7|TIMEOUT|"), (" error", "$5|ERROR|")] {
         let mut rig = Rig::ready(1);
         let (client, other) = (rig.client(), rig.client());
@@ -245,7 +246,7 @@ fn who_waits_is_unblocked_by_its_node() {
 }
 
 #[test]
-fn who_does_not_wait_is_not_unblocked() {
+fn a_client_that_does_not_wait_is_not_unblocked() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "get a|");
@@ -266,7 +267,7 @@ fn unblock_of_a_new_wait_waits_for_its_link() {
     assert_eq!(rig.node_got(0), "");
     rig.sends(held, ":9|");
     assert_eq!(rig.node_got(0), "*4|$6|CLIENT|$7|UNBLOCK|$1|9|$7|TIMEOUT|");
-    // And one whose connection fails meanwhile.
+    // The same with a client whose link fails meanwhile.
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "blpop q 0|");
     rig.client_sends(other, "client unblock 3|");
@@ -303,7 +304,7 @@ fn clients_of_other_workers_are_unblocked_too() {
 }
 
 #[test]
-fn client_list_and_kill_know_who_waits() {
+fn client_list_and_kill_find_waiting_clients() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     let held = waiting(&mut rig, client);
@@ -333,7 +334,7 @@ fn a_large_reply_to_a_wait_is_held_until_it_is_whole() {
 }
 
 #[test]
-fn bytes_behind_the_end_of_a_wait_meet_nobody() {
+fn bytes_behind_the_end_of_a_wait_are_dropped() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let held = waiting(&mut rig, client);
@@ -344,7 +345,7 @@ fn bytes_behind_the_end_of_a_wait_meet_nobody() {
 }
 
 #[test]
-fn who_waits_when_the_proxy_drains_is_let_go_by_its_node() {
+fn draining_unblocks_waiting_clients_at_their_nodes() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let held = waiting(&mut rig, client);
@@ -359,7 +360,7 @@ fn who_waits_when_the_proxy_drains_is_let_go_by_its_node() {
 }
 
 #[test]
-fn info_counts_who_waits() {
+fn info_counts_waiting_clients() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     let held = waiting(&mut rig, client);
@@ -393,7 +394,7 @@ fn a_pause_of_writes_lets_reads_pass() {
 }
 
 #[test]
-fn a_pause_ends_when_it_is_told_to() {
+fn a_pause_ends_with_client_unpause() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(other, "client pause 100000 write|");
@@ -403,7 +404,7 @@ fn a_pause_ends_when_it_is_told_to() {
     assert!(replies.contains(" flags=xb ") && replies.contains("blocked_clients:1|"), "{replies}");
     rig.client_sends(other, "client unpause|");
     assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), ("+OK|+QUEUED|", "+OK|"));
-    // An EXEC is held back if it writes.
+    // An EXEC that writes is held back.
     rig.client_sends(other, "client pause 100 write|");
     rig.client_sends(client, "exec|");
     rig.client_sends(other, "multi|get a|exec|");
@@ -413,7 +414,7 @@ fn a_pause_ends_when_it_is_told_to() {
 }
 
 #[test]
-fn a_pause_of_all_holds_back_what_would_end_it() {
+fn a_pause_of_all_holds_back_client_unpause() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "client pause 100|client unpause|ping|");
@@ -437,7 +438,7 @@ fn a_pause_is_made_longer_and_wider_but_not_shorter() {
 }
 
 #[test]
-fn who_leaves_while_he_is_paused_is_not_served_afterwards() {
+fn a_client_that_leaves_during_a_pause_is_not_served() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(other, "client pause 100 write|");
@@ -451,7 +452,7 @@ fn who_leaves_while_he_is_paused_is_not_served_afterwards() {
 }
 
 #[test]
-fn a_pause_is_asked_for_as_redis_wants_it() {
+fn client_pause_is_parsed_as_in_redis() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(
@@ -478,7 +479,7 @@ fn all_workers_are_paused() {
 }
 
 #[test]
-fn who_has_ended_does_not_begin_to_wait() {
+fn a_half_closed_client_does_not_begin_to_wait() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get a|blpop q 0|ping|");

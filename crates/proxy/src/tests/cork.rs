@@ -1,8 +1,8 @@
-//! What waits for the rest of its replies, and for how long.
+//! Replies that wait for others of the same client, and the limit of that wait.
 
 use crate::testing::Rig;
 
-/// Two shards, and a worker that has more to do than time.
+/// Two shards, and a worker under load.
 fn pressed() -> (Rig, crate::ConnId, (String, String)) {
     let mut rig = Rig::ready(2);
     rig.proxy.cork(true);
@@ -11,7 +11,7 @@ fn pressed() -> (Rig, crate::ConnId, (String, String)) {
     (rig, client, keys)
 }
 
-/// The turn's end.
+/// Ends the turn.
 fn end_turn(rig: &mut Rig) {
     rig.proxy.uncork();
     rig.perform();
@@ -30,13 +30,13 @@ fn a_part_of_the_replies_waits_for_the_others_for_one_turn() {
 }
 
 #[test]
-fn nobody_waits_for_longer_than_a_turn() {
+fn no_reply_waits_for_longer_than_a_turn() {
     let (mut rig, client, (a, b)) = pressed();
     rig.client_sends(client, &format!("get {a}|get {b}|get {a}|get {b}|"));
     rig.node_sends(0, "$1|a|");
     end_turn(&mut rig);
     assert_eq!(rig.taken(client), "$1|a|", "the other shard has not answered");
-    // The next part waits for a turn of its own.
+    // The next reply waits for a turn of its own.
     rig.node_sends(1, "$1|b|");
     assert_eq!(rig.taken(client), "");
     end_turn(&mut rig);
@@ -47,7 +47,7 @@ fn nobody_waits_for_longer_than_a_turn() {
 }
 
 #[test]
-fn what_is_complete_or_large_does_not_wait() {
+fn complete_or_large_replies_do_not_wait() {
     let (mut rig, client, (a, b)) = pressed();
     rig.client_sends(client, &format!("get {a}|"));
     rig.node_sends(0, "$1|a|");

@@ -1,6 +1,6 @@
-//! Transcripts of commands over several shards that are carried out here. `|` stands for CR LF.
+//! Transcripts of commands over several shards that shardis emulates. `|` stands for CR LF.
 //!
-//! Payloads are made and read by a [`Scratch`], as a node would.
+//! A [`Scratch`] writes and reads the payloads, as a node would.
 
 use crate::EngineLimits;
 use crate::cross_slot::remedy::Remedy;
@@ -27,7 +27,7 @@ fn request(words: &[&[u8]]) -> Vec<u8> {
     bytes
 }
 
-/// What DUMP says of the key that `line` makes.
+/// The reply of DUMP to the key that `line` makes.
 fn dumped(line: &str) -> Vec<u8> {
     let mut scratch = Scratch::new(1, 1);
     let words: Vec<&str> = line.split(' ').collect();
@@ -40,12 +40,12 @@ fn dumped(line: &str) -> Vec<u8> {
     scratch.dump(words[1].as_bytes()).expect("the line makes the key of its first argument")
 }
 
-/// What the node says to PTTL and DUMP of a key that lives for ever.
+/// The replies of a node to PTTL and DUMP of a key without expiry.
 fn holds(payload: &[u8]) -> Vec<u8> {
     expires(-1, payload)
 }
 
-/// The same for a key that expires.
+/// The replies of a node to PTTL and DUMP of a key that expires.
 fn expires(left_ms: i64, payload: &[u8]) -> Vec<u8> {
     let mut replies = Vec::new();
     encode::integer(&mut replies, left_ms);
@@ -64,7 +64,7 @@ impl Rig {
         self.event(Event::Received { conn, bytes });
     }
 
-    /// The node of `shard` was asked `expected` since the last call, and nothing else.
+    /// Checks that the node of `shard` got `expected` since the last call, and nothing else.
     #[track_caller]
     fn assert_asked(&mut self, shard: u32, expected: &[&[&[u8]]]) {
         let expected: Vec<u8> = expected.iter().flat_map(|words| request(words)).collect();
@@ -78,7 +78,7 @@ impl Rig {
     }
 }
 
-/// A client that said RENAME of a key on shard 0 to one on shard 1, up to the write.
+/// A client that sent RENAME of a key on shard 0 to one on shard 1, up to the write.
 fn renaming(rig: &mut Rig) -> (ConnId, String, String) {
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("rename {a} {b}|"));
@@ -92,7 +92,7 @@ fn renaming(rig: &mut Rig) -> (ConnId, String, String) {
     (client, a, b)
 }
 
-/// As [`renaming`], up to the removal.
+/// A client like that of [`renaming`], up to the removal.
 fn removing(rig: &mut Rig) -> (ConnId, String, String) {
     let (client, a, b) = renaming(rig);
     rig.assert_asked(1, &[&[b"RESTORE", b.as_bytes(), b"500", b"a payload that nobody reads", b"REPLACE"]]);
@@ -169,7 +169,7 @@ fn earlier_requests_are_answered_before_it_begins() {
 }
 
 #[test]
-fn a_large_read_before_it_does_not_see_what_it_writes() {
+fn a_large_read_before_an_emulation_sees_no_new_value() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("get {a}|msetnx {a} x {b} y|"));
@@ -260,7 +260,7 @@ fn a_union_is_put_together_and_stored() {
     rig.node_got(1);
     rig.node_replies(1, &expires(9_000, &dumped("SADD s 2 3")));
     let union = dumped("SADD s 1 2 3");
-    // The target does not keep its time.
+    // The target does not keep its expiry.
     rig.assert_asked(1, &[&[b"RESTORE", b.as_bytes(), b"0", &union, b"REPLACE"]]);
     rig.node_sends(1, "+OK|");
     assert_eq!(rig.taken(client), ":3|");
@@ -355,19 +355,19 @@ fn node_down_before_the_removal_is_not_tryagain() {
     assert!(reply.starts_with("-ERR shard ") && reply.contains("the new key is written"), "{reply}");
 }
 
-/// The connection to the node of `shard` ends.
+/// Ends the link to the node of `shard`.
 fn lose_conn(rig: &mut Rig, shard: u32) {
     let conn = rig.node(shard);
     rig.event(Event::Ended { conn });
 }
 
-/// The node of `shard` does not answer in time.
+/// Lets the node of `shard` miss its timeout.
 fn time_out(rig: &mut Rig, _shard: u32) {
     rig.pass(Duration::from_millis(1_500));
 }
 
 #[test]
-fn renamenx_and_copy_never_replace_what_came_meanwhile() {
+fn renamenx_and_copy_never_replace_a_new_value() {
     for (line, removes) in [("renamenx", true), ("copy", false)] {
         let mut rig = rig(2);
         let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
@@ -447,7 +447,7 @@ fn copy_with_replace_replaces() {
 }
 
 #[test]
-fn msetnx_looks_first_and_says_when_somebody_came_between() {
+fn msetnx_looks_first_and_reports_interference() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     let msetnx = format!("msetnx {a} x {b} y|");
@@ -487,7 +487,7 @@ fn values_above_the_limit_are_refused_before_they_are_read() {
     rig.node_sends(0, ":600|");
     rig.node_sends(1, ":401|");
     assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), (refusal, ""));
-    // A node that says too little: what comes counts as well.
+    // A node may report too little, so received values count as well.
     rig.client_sends(client, &format!("sunion {a} {b}|"));
     rig.node_sends(0, ":1|");
     rig.node_sends(1, "-ERR unknown command 'MEMORY'|");
@@ -589,7 +589,7 @@ fn client_leaving_during_emulation_leaves_nothing() {
 }
 
 #[test]
-fn what_has_begun_to_write_goes_on_when_its_client_leaves() {
+fn an_emulation_that_writes_outlasts_its_client() {
     let mut rig = rig(2);
     let (client, a, _) = renaming(&mut rig);
     rig.event(Event::Closed { conn: client, reason: "gone" });
@@ -642,7 +642,7 @@ fn a_client_in_another_database_with_resp3_is_served_there() {
 }
 
 #[test]
-fn what_is_not_emulated_stays_refused() {
+fn commands_that_are_not_emulated_stay_refused() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(
@@ -659,7 +659,7 @@ mod moves {
 
     const JOURNAL: &str = "shardis:moving:";
 
-    /// What the node of `shard` was asked, with `journal` for the name of the journal.
+    /// The requests to the node of `shard`, with `journal` for the name of the journal.
     fn asked(rig: &mut Rig, shard: u32) -> String {
         let got = rig.node_got(shard);
         let words: Vec<&str> =
@@ -669,7 +669,7 @@ mod moves {
         words.iter().map(name).collect::<Vec<_>>().join(" ")
     }
 
-    /// A client that said `lmove A B right left` up to the claim.
+    /// A client that sent `lmove A B right left`, up to the claim.
     fn claiming(rig: &mut Rig) -> (ConnId, String, String) {
         let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
         rig.client_sends(client, &format!("lmove {a} {b} right left|"));
@@ -680,7 +680,7 @@ mod moves {
         (client, a, b)
     }
 
-    /// As [`claiming`], up to the push.
+    /// A client like that of [`claiming`], up to the push.
     fn adding(rig: &mut Rig) -> (ConnId, String, String) {
         let (client, a, b) = claiming(rig);
         rig.node_sends(0, "$1|e|");
@@ -781,7 +781,7 @@ mod moves {
     }
 
     #[test]
-    fn what_the_target_refuses_goes_back_where_it_was() {
+    fn an_element_that_the_target_refuses_goes_back() {
         let mut rig = rig(2);
         let (client, a, _) = adding(&mut rig);
         rig.node_sends(1, "-OOM command not allowed when used memory > 'maxmemory'.|");
@@ -792,7 +792,7 @@ mod moves {
     }
 
     #[test]
-    fn what_a_dead_target_never_got_goes_back_too() {
+    fn an_element_that_a_dead_target_never_got_goes_back() {
         let mut rig = rig(2);
         let (client, a, _) = claiming(&mut rig);
         lose_conn(&mut rig, 1);
@@ -873,7 +873,7 @@ mod moves {
 }
 
 #[test]
-fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
+fn wrong_arguments_are_refused_before_crossed_keys() {
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     let (emulation, tag) = (&*crossed(Remedy::Emulation), &*crossed(Remedy::HashTag));
@@ -882,13 +882,13 @@ fn what_is_wrong_in_itself_is_said_before_where_its_keys_are() {
         (format!("msetnx {a} 1 {b}"), "-ERR wrong number of arguments for 'msetnx' command|"),
         (format!("lmpop 2 {a} {b}"), "-ERR syntax error|"),
         (format!("blpop {a} {b} x"), "-ERR timeout is not a float or out of range|"),
-        // What depends on what keys hold is not asked for.
+        // No node is asked about errors that depend on the values of keys.
         (format!("msetnx {a} 1 {b} 2"), emulation),
         (format!("rename {a} {b}"), emulation),
         (format!("blpop {a} {b} 0"), emulation),
         (format!("xreadgroup group g c streams {a} {b} > >"), emulation),
         (format!("eval (( 2 {a} {b}"), tag),
-        // Nor is what would take long to look at.
+        // Nor does shardis check arguments that would take long.
         (format!("msetnx {a} 1 {b} {long} {a}"), emulation),
     ] {
         rig.client_sends(client, &format!("{line}|"));

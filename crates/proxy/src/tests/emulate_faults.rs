@@ -1,5 +1,5 @@
-//! Commands over several shards while connections are cut and nodes freeze at random: nothing is lost, and what the client
-//! is told is true. The nodes are real keyspaces.
+//! Commands over several shards while links are cut and nodes freeze at random. No element is lost, and every reply
+//! is true. The nodes are real keyspaces.
 
 use crate::testing::Rig;
 use crate::{ConnId, CrossShard, Event, Limits, Settings};
@@ -10,10 +10,10 @@ use std::time::Duration;
 use stdx::Prng;
 use store::Scratch;
 
-/// Commands that are tried; each is over in some milliseconds.
+/// The number of commands; each takes some milliseconds.
 const COMMANDS: u64 = 4_000;
 
-/// A proxy over two nodes, one client, and chance.
+/// A proxy over two nodes, one client, and random faults.
 struct World {
     rig: Rig,
     nodes: [Scratch; 2],
@@ -31,7 +31,7 @@ impl World {
         World { rig, nodes, client, prng: Prng::new(seed), faults: 0 }
     }
 
-    /// Asks the node of `shard` itself.
+    /// Sends a request straight to the node of `shard`.
     fn ask(&mut self, shard: u32, line: &str) -> String {
         let (mut bytes, mut spans, mut reply) = (Vec::new(), Vec::new(), Vec::new());
         for word in line.split(' ') {
@@ -42,7 +42,7 @@ impl World {
         String::from_utf8_lossy(&reply).replace("\r\n", "|")
     }
 
-    /// Lets the client say `line`, and the nodes answer it, or not. What the client was told.
+    /// Sends `line` from the client, and lets the nodes answer it or not. Returns the client's reply.
     fn tell(&mut self, line: &str) -> String {
         self.rig.client_sends(self.client, &format!("{line}|"));
         for _ in 0..200 {
@@ -57,7 +57,7 @@ impl World {
         panic!("no reply to {line}");
     }
 
-    /// The node of `shard` does what it was asked, and something goes wrong, or not.
+    /// Lets the node of `shard` run its requests, perhaps with a fault.
     fn turn(&mut self, shard: u32) {
         let requests = self.requests(shard);
         let done = match self.prng.below(12) {
@@ -87,7 +87,7 @@ impl World {
         }
     }
 
-    /// The connection to `shard` is gone; at times it is there again before the next step.
+    /// Cuts the link to `shard`. Sometimes the link is there again before the next step.
     fn cut(&mut self, shard: u32) {
         self.faults -= 1;
         let conn = self.rig.node(shard);
@@ -105,7 +105,7 @@ impl World {
         self.rig.bring_up(shard);
     }
 
-    /// All that was begun ends, and both nodes are there again.
+    /// Ends all requests and connects both nodes again.
     fn calm(&mut self) {
         self.faults = 0;
         for _ in 0..10 {
@@ -124,7 +124,7 @@ impl World {
         assert_eq!(self.rig.proxy.pending().emulations, 0);
     }
 
-    /// What the node of `shard` was asked since the last call.
+    /// The requests that the node of `shard` got since the last call.
     fn requests(&mut self, shard: u32) -> Vec<Vec<u8>> {
         let bytes = self.rig.taken_bytes(self.rig.node(shard));
         let (mut at, mut requests) = (0, Vec::new());
@@ -139,7 +139,7 @@ impl World {
         requests
     }
 
-    /// How often the element `e` is in `key` of `shard`, a list or a set.
+    /// The number of elements `e` in `key` of `shard`, a list or a set.
     fn count(&mut self, shard: u32, key: &str) -> usize {
         let kind = self.ask(shard, &format!("TYPE {key}"));
         let all = match kind.as_str() {
@@ -170,7 +170,7 @@ fn run(node: &mut Scratch, request: &[u8], replies: &mut Vec<u8>) {
 }
 
 #[test]
-fn a_renamed_value_is_never_lost_whatever_fails() {
+fn no_fault_loses_a_renamed_value() {
     let mut outcomes = [0; 3];
     for seed in 0..COMMANDS {
         let mut world = World::new(seed);
@@ -191,7 +191,7 @@ fn a_renamed_value_is_never_lost_whatever_fails() {
 }
 
 #[test]
-fn a_moved_element_is_never_lost_whatever_fails() {
+fn no_fault_loses_a_moved_element() {
     let mut outcomes = [0; 3];
     for seed in 0..COMMANDS {
         let mut world = World::new(seed);
@@ -208,7 +208,7 @@ fn a_moved_element_is_never_lost_whatever_fails() {
         let left = (world.count(0, &a), in_journals, world.count(1, &b));
         match &told {
             _ if told == "$1|e|" || told == ":1|" => {
-                // A journal that could not be dropped is a copy.
+                // A journal that could not be deleted is a copy.
                 assert_eq!((left.0, left.2), (0, 1), "seed {seed}: {told}");
             }
             _ if told.starts_with("-TRYAGAIN ") => assert_eq!(left, (1, 0, 0), "seed {seed}: {told}"),

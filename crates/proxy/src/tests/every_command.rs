@@ -1,12 +1,12 @@
-//! Every command and subcommand of the table, in each state that a client may be in: what becomes of it, and what must
-//! not reach a node. In a transaction: see `inlays.rs`. `|` stands for CR LF.
+//! Every command and subcommand of the table, in each state of a client: its reply, and the absence of forbidden
+//! requests to a node. For transactions see `inlays.rs`. `|` stands for CR LF.
 
 use crate::link::profile::Profile;
 use crate::testing::Rig;
 use crate::{ConnId, Event};
 use command::{Carry, Command, Flags, Local};
 
-/// All lines that are ever resolved to, each with as few arguments as it takes.
+/// All lines that resolve to a command, each with as few arguments as it takes.
 pub(super) fn lines() -> impl Iterator<Item = (&'static Command, String)> {
     let all = command::all().flat_map(|command| std::iter::once(command).chain(command.subcommands.iter()));
     all.filter(|command| command.carry != Carry::Container).map(|command| {
@@ -16,7 +16,7 @@ pub(super) fn lines() -> impl Iterator<Item = (&'static Command, String)> {
     })
 }
 
-/// What a new client, of which `prepare` makes what it is, is told to `line`. Then it goes.
+/// The replies to `line` of a new client after `prepare`. Then the client leaves.
 fn told(rig: &mut Rig, line: &str, prepare: impl Fn(&mut Rig, ConnId)) -> String {
     let client = rig.client();
     prepare(rig, client);
@@ -50,9 +50,9 @@ fn every_command_without_password_is_noauth() {
 }
 
 #[test]
-fn who_is_subscribed_and_speaks_resp2_may_do_little_else() {
+fn subscribed_resp2_clients_may_do_little_else() {
     let mut rig = Rig::ready(1);
-    // One who stays, so that the node need not be asked again.
+    // The first client stays, so that the node need not be asked again.
     let first = rig.client();
     rig.client_sends(first, "subscribe c|");
     let source = rig.pinned_now();
@@ -92,7 +92,7 @@ fn who_is_subscribed_and_speaks_resp2_may_do_little_else() {
 
 #[test]
 fn own_profile_never_uses_links_of_others() {
-    // What tells of the nodes themselves, and of no database: INFO, and how many get a message.
+    // Commands about the nodes themselves and not about a database: INFO, and numbers of receivers.
     let is_of_no_profile = |command: &Command| {
         matches!(command.carry, Carry::Here(Local::Info | Local::Select | Local::Reset | Local::Hello))
     };

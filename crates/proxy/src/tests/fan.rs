@@ -7,7 +7,7 @@ use crate::{ConnId, Event, Limits};
 use std::time::Duration;
 
 const CLIENT_ID: &str = "*2|$6|CLIENT|$2|ID|";
-/// What a shard says of its stream `key`, and as a part of the reply to XREAD.
+/// The stream `key` with an entry, as a part of the reply to XREAD.
 fn entry(key: &str) -> String {
     format!("*2|${}|{key}|*1|*2|$3|1-1|*2|$1|f|$1|v|", key.len())
 }
@@ -16,7 +16,7 @@ fn unblock(number: u32) -> String {
     format!("*4|$6|CLIENT|$7|UNBLOCK|$2|{number}|$7|TIMEOUT|")
 }
 
-/// A client that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
+/// A client that waits for entries of the keys of two shards, whose nodes number its links 70 and 71.
 struct Scene {
     rig: Rig,
     client: ConnId,
@@ -31,7 +31,7 @@ impl Scene {
         scene
     }
 
-    /// The same, before the nodes have said how they call the connections.
+    /// The scene before the nodes have numbered the links.
     fn unseen(mut rig: Rig) -> Scene {
         let client = rig.client();
         let keys = [rig.key(0), rig.key(1)];
@@ -43,7 +43,7 @@ impl Scene {
         scene
     }
 
-    /// The nodes were asked, each for its own stream.
+    /// Checks that each node got the read of its own stream.
     fn are_asked(&mut self) {
         for (shard, id) in [(0, "$"), (1, "5")] {
             let key = &self.keys[shard];
@@ -57,7 +57,7 @@ impl Scene {
         self.rig.sends(self.held[1], ":71|");
     }
 
-    /// The node of `shard` has something, and it says so.
+    /// Lets the node of `shard` return an entry.
     fn has(&mut self, shard: usize) -> String {
         let entry = entry(&self.keys[shard]);
         self.rig.sends(self.held[shard], &format!("*1|{entry}"));
@@ -129,16 +129,16 @@ fn blocking_read_over_shards_ends_with_first_entry() {
     assert_eq!((scene.answered().as_str(), scene.rig.node_got(1).as_str()), ("", ""));
     scene.rig.sends(scene.held[0], "*-1|");
     assert_eq!(scene.answered(), format!("*1|{entry}+PONG|"));
-    // Both connections are the next one's, the other once its CLIENT UNBLOCK was answered.
+    // The next client gets both links, one of them when its CLIENT UNBLOCK is answered.
     scene.rig.node_sends(0, ":1|");
     let [a, b] = scene.keys.clone();
     scene.rig.client_sends(scene.client, &format!("xread block 0 streams {a} {b} $ 5|"));
     scene.are_asked();
     assert!(scene.held.iter().all(|conn| !scene.rig.is_closed(*conn)));
-    // Nor is there a hurry any more.
+    // The time limit for other shards is over.
     scene.rig.pass(Duration::from_millis(900));
     assert_eq!(scene.answered(), "");
-    // Their numbers are known from before; but only what a node has can be let go there.
+    // The links' numbers are known from before. But CLIENT UNBLOCK is sent only when the node has the read.
     scene.rig.sends(scene.held[1], &format!(":71|*1|{entry}"));
     assert_eq!(scene.rig.node_got(0), "");
     scene.rig.sends(scene.held[0], ":70|");
@@ -150,7 +150,7 @@ fn blocking_read_over_shards_ends_with_first_entry() {
 }
 
 #[test]
-fn what_came_while_the_others_were_let_go_is_not_lost() {
+fn entries_that_come_during_the_unblock_are_not_lost() {
     let mut scene = Scene::waiting(Rig::ready(2));
     let second = scene.has(1);
     let first = scene.has(0);
@@ -165,9 +165,9 @@ fn what_came_while_the_others_were_let_go_is_not_lost() {
 }
 
 #[test]
-fn what_all_shards_have_already_is_one_reply() {
+fn present_entries_of_all_shards_make_one_reply() {
     let mut scene = Scene::unseen(Rig::ready(2));
-    // The other node has not even been heard of.
+    // The other node has not even been numbered.
     let (first, second) = (entry(&scene.keys[0]), entry(&scene.keys[1]));
     scene.rig.sends(scene.held[0], &format!(":70|*1|{first}"));
     assert_eq!(scene.answered(), "");
@@ -177,7 +177,7 @@ fn what_all_shards_have_already_is_one_reply() {
 }
 
 #[test]
-fn nothing_in_time_is_told_as_each_protocol_tells_it() {
+fn a_timeout_is_null_in_either_protocol() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.sends(scene.held[1], "*-1|");
     assert_eq!((scene.answered().as_str(), scene.rig.node_got(0).as_str()), ("", ""));
@@ -201,7 +201,7 @@ fn nothing_in_time_is_told_as_each_protocol_tells_it() {
 }
 
 #[test]
-fn who_waits_on_several_shards_is_seen_to_wait_when_all_have_it() {
+fn a_wait_over_shards_is_reported_once_all_nodes_have_it() {
     let mut scene = Scene::unseen(Rig::ready(2));
     let other = scene.rig.client();
     let is_seen = |rig: &mut Rig| {
@@ -243,7 +243,7 @@ fn client_leaving_after_one_shard_ended_closes_no_other_link() {
 }
 
 #[test]
-fn who_waits_on_several_shards_is_unblocked_on_all() {
+fn a_wait_over_shards_is_unblocked_on_all() {
     for (reason, sent, said, answered) in
         [("", "$7|TIMEOUT|", "*-1|", "*-1|"), (" error", "$5|ERROR|", "-UNBLOCKED by x|", "-UNBLOCKED by x|")]
     {
@@ -262,7 +262,7 @@ fn who_waits_on_several_shards_is_unblocked_on_all() {
 }
 
 #[test]
-fn who_waits_on_several_shards_when_the_proxy_drains_is_let_go() {
+fn draining_ends_a_read_over_shards() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.rig.proxy.drain(scene.rig.now);
     scene.rig.perform();
@@ -275,7 +275,7 @@ fn who_waits_on_several_shards_when_the_proxy_drains_is_let_go() {
 }
 
 #[test]
-fn if_a_shard_is_down_nothing_is_waited_for() {
+fn with_a_shard_down_a_fan_fails_at_once() {
     let mut rig = Rig::ready(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     let conn = rig.node(1);
@@ -299,7 +299,7 @@ fn shard_lost_during_a_scattered_wait_is_tryagain() {
 }
 
 #[test]
-fn what_was_read_is_told_though_another_shard_goes() {
+fn entries_are_returned_though_another_shard_is_lost() {
     let mut scene = Scene::waiting(Rig::ready(2));
     let entry = scene.has(0);
     scene.rig.event(Event::Ended { conn: scene.held[1] });
@@ -307,7 +307,7 @@ fn what_was_read_is_told_though_another_shard_goes() {
 }
 
 #[test]
-fn a_shard_that_hangs_keeps_what_others_have_for_a_moment_only() {
+fn a_shard_that_hangs_delays_others_entries_only_briefly() {
     let mut scene = Scene::waiting(Rig::ready(2));
     let entry = scene.has(0);
     scene.rig.pass(Duration::from_millis(99));
@@ -341,7 +341,7 @@ fn a_wait_that_no_node_can_answer_ends_at_once() {
 }
 
 #[test]
-fn who_cannot_have_a_connection_to_each_shard_has_none() {
+fn a_fan_without_a_link_to_each_shard_gets_none() {
     let mut rig = Rig::ready_with(2, Limits { held_conns_max: 1, ..Limits::default() });
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("xread block 0 streams {a} {b} 0 0|ping|"));
@@ -351,25 +351,25 @@ fn who_cannot_have_a_connection_to_each_shard_has_none() {
 }
 
 #[test]
-fn link_lost_before_its_unblock_reply_harms_nobody() {
+fn link_lost_before_its_unblock_reply_harms_no_client() {
     let mut scene = Scene::waiting(Rig::ready(2));
     scene.has(1);
     scene.rig.sends(scene.held[0], "*-1|");
-    // The shared connection is lost with the answer: whether CLIENT UNBLOCK is still to come, nobody knows.
+    // The shared link is lost with the reply. So nobody knows whether CLIENT UNBLOCK is still to come.
     let conn = scene.rig.node(0);
     scene.rig.event(Event::Ended { conn });
     assert!(scene.rig.is_closed(scene.held[0]));
     assert_eq!(scene.rig.proxy.pending().conns_held, 0);
 }
 
-/// A client of a cluster that waits for entries of the keys of two shards, whose nodes call its connections 70 and 71.
+/// A client of a cluster that waits for entries of the keys of two shards, whose nodes number its links 70 and 71.
 fn in_cluster() -> (Scene, String) {
     let scene = Scene::waiting(Rig::cluster(2));
     let slot = scene.rig.proxy.core.cx.engine.topology.division_of(scene.keys[0].as_bytes()).0;
     (scene, format!("{slot} 127.0.0.1:7001|"))
 }
 
-/// What the part of shard 0 asks, wherever it goes.
+/// The request of shard 0's part, wherever it goes.
 fn first_part(scene: &Scene) -> String {
     let key = &scene.keys[0];
     format!("*6|$5|xread|$5|block|$1|0|$7|streams|${}|{key}|$1|$|", key.len())
@@ -385,7 +385,7 @@ fn a_part_that_is_declined_waits_where_its_slot_is() {
         assert_eq!(scene.rig.taken(moved), format!("{CLIENT_ID}{asking}{part}"));
         scene.rig.sends(moved, if asking.is_empty() { ":72|" } else { ":72|+OK|" });
         assert_eq!((scene.answered().as_str(), scene.rig.proxy.pending().conns_held), ("", 2));
-        // An entry that comes at the other one lets it go as ever.
+        // An entry at the other shard ends the part's wait as usual.
         let entry = scene.has(1);
         assert_eq!(scene.rig.node_got(1), unblock(72));
         scene.rig.sends(moved, "*-1|");
@@ -411,7 +411,7 @@ fn a_part_whose_keys_cannot_be_had_now_is_tried_again() {
 }
 
 #[test]
-fn a_part_that_is_parked_keeps_nobody_waiting() {
+fn a_queued_part_does_not_delay_the_others() {
     let (mut scene, _) = in_cluster();
     scene.rig.sends(scene.held[0], "-CLUSTERDOWN The cluster is down|");
     let entry = scene.has(1);
@@ -433,7 +433,7 @@ fn part_declined_after_others_answered_is_not_retried() {
 }
 
 #[test]
-fn a_client_that_leaves_while_a_part_is_parked_leaves_nothing() {
+fn a_client_that_leaves_a_queued_part_leaves_nothing() {
     let (mut scene, _) = in_cluster();
     scene.rig.sends(scene.held[0], "-CLUSTERDOWN The cluster is down|");
     scene.rig.event(Event::Closed { conn: scene.client, reason: "gone" });

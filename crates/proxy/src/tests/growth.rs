@@ -1,8 +1,8 @@
-//! What a request costs grows no faster than its length, and than the values that it is about: every command of the table
-//! with its worst arguments at two sizes, from the client's bytes to the stores behind the proxy and back.
+//! The cost of a request grows no faster than its length and than its values. Every command of the table gets its
+//! worst arguments at two sizes. The cost includes the client's bytes, the proxy and the stores behind it.
 //!
-//! Time is CPU time of this thread, the least of some tries. Eight times as much may take [`RATIO_MAX`] times as long; what is
-//! quadratic takes 64 times as long.
+//! Time is CPU time of this thread, the minimum of some tries. The larger size is eight times the smaller and may
+//! take [`RATIO_MAX`] times as long. A quadratic command takes 64 times as long.
 
 use crate::testing::Rig;
 use crate::{Board, ConnId, CrossShard, Event, Limits, Settings};
@@ -15,21 +15,22 @@ use std::sync::Arc;
 use std::time::Duration;
 use store::{CallerId, Ran, Store, StoreSettings};
 
-/// The smaller size: so many keys, arguments or elements.
+/// The smaller number of keys, arguments or elements.
 const SMALL: usize = 500;
-/// How many times larger the other is.
+/// The ratio of the larger size to the smaller.
 const FACTOR: usize = 8;
-/// Linear is [`FACTOR`], quadratic its square.
+/// A linear command takes [`FACTOR`] times as long; a quadratic one, its square.
 const RATIO_MAX: u32 = 30;
-/// What is done in less time is no concern, however it grows.
+/// A shorter time is no concern, however it grows.
 const HARMLESS: Duration = Duration::from_millis(10);
-/// Tries before growth is believed.
+/// The number of tries before growth is believed.
 const TRIES: usize = 6;
 
-/// Requests that work on as much as they can. The last one of each is measured; those before make what it needs.
+/// Sequences of requests with the largest work for a command. The last request of each is measured; earlier ones make
+/// its values.
 ///
-/// `{a#,b#}` stands for `a0 b0 a1 b1 …`, `N` for how many, `L` for a text of sixteen times as many bytes. A request behind a `*`
-/// is sent as many times. `<t>` is a hash tag.
+/// `{a#,b#}` stands for `a0 b0 a1 b1 …`, `N` for their number, and `L` for a text of sixteen times as many bytes. A
+/// request behind a `*` is sent that many times. `<t>` is a hash tag.
 const WORST: &[&[&str]] = &[
     // Keys.
     &["MSET {k#,v}", "DEL {k#}"],
@@ -84,7 +85,8 @@ const WORST: &[&[&str]] = &[
     &["SADD s {m#}", "SSCAN s 0 COUNT N"],
     &["SUNION {k#}"],
     &["SUNION {<t>k#}"],
-    // The same value many times: one node takes as long as Redis, which looks at it as often. Over several shards, it is refused.
+    // The same value many times. One node takes as long as Redis, which also reads it each time. Over several shards,
+    // shardis refuses it.
     &["SADD s {m#}", "SUNION {s} k1 k2 k3 k4 k5"],
     &["SADD <t>s {m#}", "SADD <t>o {m#}", "SINTER <t>s <t>o"],
     &["SADD s {m#}", "SADD o {m#}", "SINTER s o"],
@@ -243,7 +245,7 @@ const WORST: &[&[&str]] = &[
     &["*ACL SETUSER u#", "ACL DELUSER {u#}"],
     &["LATENCY RESET {e#}"],
     &["SCRIPT EXISTS {0123456789012345678901234567890123456789}"],
-    // Many in one go.
+    // Many requests in one go.
     &["*GET k#"],
     &["*PING"],
     &["*CLIENT SETNAME n#"],
@@ -256,7 +258,7 @@ const WORST: &[&[&str]] = &[
     &["*SELECT 1", "*GET k#"],
 ];
 
-/// The words of `template` at size `count`; of one that is sent many times, that of number `at`.
+/// The words of `template` at size `count`. `at` is the number of the request if it is sent many times.
 fn words(template: &str, count: usize, at: usize) -> Vec<Vec<u8>> {
     let long = "a".repeat(16 * count);
     let mut words = Vec::new();
@@ -319,7 +321,7 @@ impl Service {
         service
     }
 
-    /// Nodes answer until nobody has anything more to say.
+    /// Lets nodes answer until there is nothing more to send.
     fn settle(&mut self) {
         loop {
             self.rig.proxy.handle_timeouts(self.rig.now);
@@ -331,7 +333,7 @@ impl Service {
         }
     }
 
-    /// Answers what the proxy has said on `conn`. True if that was nothing.
+    /// Answers the output of the proxy on `conn`. Returns true if there was none.
     fn serve(&mut self, node: u32, conn: ConnId) -> bool {
         let node = node as usize;
         let mut is_idle = true;
@@ -362,7 +364,7 @@ impl Service {
         false
     }
 
-    /// Hands out what stores have for others than those who asked. True if there was anything.
+    /// Sends the output of stores for connections that did not ask. Returns true if there was any.
     fn deliver(&mut self) -> bool {
         let mut any = false;
         for node in 0..self.stores.len() {
@@ -389,7 +391,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// How long the last of `lines` takes at size `count`, and what is answered first.
+/// The time that the last of `lines` takes at size `count`, and the beginning of its reply.
 fn measure(lines: &[&str], count: usize) -> (Duration, String) {
     let mut service = Service::new();
     let client = service.rig.client();
@@ -406,7 +408,7 @@ fn measure(lines: &[&str], count: usize) -> (Duration, String) {
     (taken, reply.chars().take(70).collect())
 }
 
-/// What grows too fast, if `lines` do.
+/// The complaint if `lines` grow too fast.
 fn growth(lines: &[&str]) -> Option<String> {
     let (mut small, mut large) = (Duration::MAX, Duration::MAX);
     let mut reply = String::new();
@@ -424,7 +426,7 @@ fn growth(lines: &[&str]) -> Option<String> {
     Some(format!("{lines:?}: {small:?} and {large:?} at {FACTOR} times the size ({reply})"))
 }
 
-/// Shapes that any command may be given, whatever it makes of them.
+/// Shapes of requests that any command may get, valid or not.
 fn shapes(command: &Command) -> [String; 3] {
     let name = command.name.replace('|', " ");
     let fixed = "1 ".repeat((command.arity.unsigned_abs() as usize).saturating_sub(2));
@@ -442,7 +444,7 @@ fn no_command_costs_more_than_in_proportion_to_its_arguments() {
 }
 
 #[test]
-fn no_command_costs_more_than_in_proportion_to_what_it_works_on() {
+fn no_command_costs_more_than_in_proportion_to_its_values() {
     let too_fast: Vec<String> = WORST.iter().filter_map(|lines| growth(lines)).collect();
     assert!(too_fast.is_empty(), "{too_fast:#?}");
 }

@@ -1,4 +1,4 @@
-//! Transcripts of shard channels whose node declines to subscribe us. `|` stands for CR LF.
+//! Transcripts of shard channels whose node declines the subscription. `|` stands for CR LF.
 
 use super::redirect::{begin, changed, even_but, hint, listener, message, moved, request};
 use crate::ConnId;
@@ -8,7 +8,8 @@ use std::time::Duration;
 const CLUSTER_DOWN: &str = "-CLUSTERDOWN The cluster is down|";
 const MOVED_IN_VAIN: &str = "-TRYAGAIN shard s0 unavailable: its slot is migrating, and the request was still redirected at its timeout|";
 
-/// A client that wants to be subscribed to a shard channel of shard 0, the channel and its slot, and whom that was asked for.
+/// A client that asks for a subscription to a shard channel of shard 0, the channel and its slot, and the link of the
+/// request.
 fn asker(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
     let (client, channel, slot) = begin(rig);
     rig.client_sends(client, &format!("ssubscribe {channel}|"));
@@ -23,7 +24,7 @@ fn subscribe_to_a_slot_of_an_unknown_node_waits_for_the_map() {
     let (client, channel, slot, source) = asker(&mut rig);
     rig.sends(source, &moved(slot, 5));
     assert_eq!(rig.proxy.poll_wish(rig.now), hint(7005));
-    // Who asks meanwhile waits with it, and nothing overtakes.
+    // Another client's request waits with the first, and nothing is overtaken.
     let other = rig.client();
     rig.client_sends(other, &format!("ssubscribe {channel}|"));
     rig.client_sends(client, "ping|");
@@ -59,7 +60,7 @@ fn subscribe_without_a_new_map_fails_in_time() {
 }
 
 #[test]
-fn who_subscribes_while_the_cluster_is_down_for_a_moment_waits() {
+fn subscribe_in_a_short_cluster_outage_waits() {
     let mut rig = Rig::cluster(2);
     let (client, channel, _, source) = asker(&mut rig);
     for _ in 0..5 {
@@ -103,7 +104,7 @@ fn subscriptions_return_after_a_cluster_outage() {
     rig.remap(&even_but(slot));
     rig.taken(old);
     let new = rig.bring_up_pinned(1);
-    // It has the slot, and has not heard yet that all is well.
+    // The node has the slot, and does not know yet that the cluster is up.
     for _ in 0..20 {
         assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
         rig.sends(new, CLUSTER_DOWN);
@@ -118,7 +119,7 @@ fn subscriptions_return_after_a_cluster_outage() {
 }
 
 #[test]
-fn who_waits_for_the_map_waits_on_while_the_old_home_is_lost() {
+fn subscribe_waits_on_for_a_map_while_its_node_is_lost() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot, source) = asker(&mut rig);
     rig.sends(source, &moved(slot, 5));
@@ -137,12 +138,12 @@ fn unsubscribe_from_a_moving_slot_is_answered_once() {
     let (client, channel, slot, source) = listener(&mut rig);
     rig.client_sends(client, "sunsubscribe|");
     assert_eq!(rig.taken(source), request(&format!("sunsubscribe {channel}")));
-    // The node ends the subscription by itself, and then it has none that could be ended (as Redis 7.0.15 says it).
+    // The node ends the subscription by itself. Then there is none that could be ended (as Redis 7.0.15 answers).
     rig.sends(source, &changed("sunsubscribe", &channel));
     assert_eq!(rig.taken(client), changed("sunsubscribe", &channel));
     rig.sends(source, &moved(slot, 1));
     assert_eq!((rig.is_closed(source), rig.taken(client).as_str()), (false, ""));
-    // What is asked for next is of the same slot: it gets an answer, whether there are two of them or one.
+    // The next request is for the same slot, and gets an answer whether the node sends two of them or one.
     for answers in [2, 1] {
         rig.client_sends(client, &format!("ssubscribe {channel}|"));
         rig.sends(source, &changed("ssubscribe", &channel));

@@ -1,4 +1,4 @@
-//! Transcripts of transactions of which the proxy answers a part, or that choose a database. `|` stands for CR LF.
+//! Transcripts of transactions with inlays, or with a SELECT. `|` stands for CR LF.
 
 use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
@@ -57,7 +57,7 @@ fn failed_exec_has_no_local_effects() {
 }
 
 #[test]
-fn a_transaction_that_is_lost_is_told_and_the_client_goes_on() {
+fn a_lost_transaction_is_an_error_and_the_client_goes_on() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "multi|client setname x|get a|exec|client getname|");
@@ -99,7 +99,7 @@ fn local_only_exec_needs_a_node_only_for_watched_keys() {
 }
 
 #[test]
-fn what_the_proxy_is_to_answer_is_bounded_and_counted() {
+fn inlays_are_bounded_and_counted() {
     let mut rig = Rig::ready_with(1, Limits { transaction_bytes_max: 200, ..Limits::default() });
     let client = rig.client();
     let name = "x".repeat(100);
@@ -128,7 +128,7 @@ fn single_shard_transactions_allow_administration() {
     }
 }
 
-/// A client whose transaction, of a database more, was sent.
+/// A client whose transaction, with a SELECT, was sent.
 fn selecting(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
     rig.client_sends(client, "multi|set a 0|select 3|set a 3|exec|get a|");
@@ -155,7 +155,7 @@ fn exec_with_select_uses_a_link_of_its_own() {
 }
 
 #[test]
-fn who_could_not_select_stays_where_he_was() {
+fn a_failed_select_keeps_the_database() {
     for replies in ["*3|+OK|-ERR no|+OK|", "-EXECABORT no|"] {
         let mut rig = Rig::ready(1);
         let (client, held) = selecting(&mut rig);
@@ -167,7 +167,7 @@ fn who_could_not_select_stays_where_he_was() {
 }
 
 #[test]
-fn a_connection_that_is_lost_while_it_selects_is_told() {
+fn a_link_lost_during_select_is_an_error() {
     let mut rig = Rig::ready(1);
     let (client, held) = selecting(&mut rig);
     rig.event(Event::Ended { conn: held });
@@ -177,7 +177,7 @@ fn a_connection_that_is_lost_while_it_selects_is_told() {
 }
 
 #[test]
-fn every_command_is_kept_answered_or_refused_as_its_line_says() {
+fn every_command_is_queued_answered_or_refused_by_the_table() {
     let settings = Settings { allow_admin: true, ..Settings::default() };
     let mut rig = Rig::ready_as(2, Limits::default(), settings);
     let mut seen = [0; 3];

@@ -1,4 +1,4 @@
-//! Transcripts of nodes that are asked what they are. `|` stands for CR LF.
+//! Transcripts of nodes whose role and kind shardis asks for. `|` stands for CR LF.
 
 use crate::event::{Event, Notice};
 use crate::testing::Rig;
@@ -24,7 +24,7 @@ fn bulk(text: &str) -> String {
     format!("${}|{text}|", text.replace('|', "\r\n").len())
 }
 
-/// The node takes the connection that was asked for, and is asked what it is.
+/// Connects the node's link; checks the question about its kind.
 fn greet(rig: &mut Rig) -> ConnId {
     while !rig.is_connecting(0) {
         rig.pass(Duration::from_secs(1));
@@ -37,7 +37,7 @@ fn greet(rig: &mut Rig) -> ConnId {
     conn
 }
 
-/// A minute, in steps of a second; the node answers what it is asked, and says `text` of itself.
+/// Passes a minute in steps of a second. The node answers its requests, with `text` as INFO.
 fn pass_a_minute(rig: &mut Rig, conn: ConnId, text: &str) {
     for _ in 0..60 {
         rig.pass(Duration::from_secs(1));
@@ -102,7 +102,7 @@ fn shardis_is_no_node_of_itself() {
     );
 }
 
-/// What a shardis says of itself that has the process `behind` as a node.
+/// The INFO of a shardis whose node is the process `behind`.
 fn shardis(behind: &str) -> String {
     format!("redis_mode:standalone|run_id:{}|shardis_behind:{behind}|", "b".repeat(40))
 }
@@ -146,7 +146,7 @@ fn a_shardis_that_gets_this_one_as_a_node_later_is_refused_then() {
 }
 
 #[test]
-fn a_node_that_becomes_a_replica_still_answers_and_is_told_of() {
+fn a_node_that_becomes_a_replica_is_used_and_logged() {
     let mut rig = rig();
     let conn = greet(&mut rig);
     rig.sends(conn, &(bulk(PLAIN) + &bulk(PRIMARY)));
@@ -176,7 +176,7 @@ fn a_replica_that_takes_writes_is_refused_also_later() {
 }
 
 #[test]
-fn a_node_that_does_not_tell_is_taken_for_what_it_is_named() {
+fn a_node_without_info_counts_as_the_configured_kind() {
     let mut rig = rig();
     let conn = greet(&mut rig);
     rig.sends(conn, "-NOPERM this user has no permissions to run the 'info' command|-ERR unknown command|");

@@ -13,19 +13,20 @@ fn small() -> Limits {
     }
 }
 
-/// Over `shards` shards, with a client whose last replies were small.
+/// A rig over `shards` shards, with a client whose last replies were small.
 fn rig(shards: usize, limits: Limits) -> (Rig, crate::ConnId) {
     let mut rig = Rig::ready_with(shards, limits);
     let client = small_client(&mut rig);
     (rig, client)
 }
 
-/// A client that has seen many small replies, so that the next is not expected to be large.
+/// A client that has had many small replies, so that its next is not expected to be large.
 pub(super) fn small_client(rig: &mut Rig) -> crate::ConnId {
     let client = rig.client();
     let key = rig.key(0);
     let shared = rig.node(0);
-    // The first ones go over a connection of its own: a new client's replies are expected to be as large as most are.
+    // The first replies go over a link of the client's own. The replies of a new client are expected to be as large
+    // as most are.
     for _ in 0..80 {
         rig.client_sends(client, &format!("exists {key}|"));
         if rig.node_got(0).is_empty() {
@@ -44,7 +45,7 @@ pub(super) fn small_client(rig: &mut Rig) -> crate::ConnId {
 }
 
 #[test]
-fn a_large_reply_is_asked_for_again_and_nobody_waits_for_it() {
+fn a_large_reply_is_asked_for_again_and_delays_no_client() {
     let (mut rig, client) = rig(1, small());
     let other = small_client(&mut rig);
     rig.client_sends(client, "get x|");
@@ -62,7 +63,7 @@ fn a_large_reply_is_asked_for_again_and_nobody_waits_for_it() {
 }
 
 #[test]
-fn what_a_slow_client_does_not_take_is_not_read_from_the_node() {
+fn a_slow_client_causes_backpressure_on_its_node() {
     let (mut rig, client) = rig(1, small());
     rig.client_sends(client, "get x|");
     rig.node_sends(0, "$90|0123456789");
@@ -125,7 +126,7 @@ fn the_time_of_an_mget_of_large_values_counts() {
 }
 
 #[test]
-fn a_large_reply_behind_info_is_passed_on() {
+fn a_large_reply_behind_info_is_relayed() {
     let (mut rig, client) = rig(2, small());
     let key = rig.key(0);
     rig.client_sends(client, &format!("info keyspace|get {key}|"));
@@ -141,7 +142,7 @@ fn a_large_reply_behind_info_is_passed_on() {
 }
 
 #[test]
-fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
+fn a_part_that_fails_before_any_relayed_byte_is_an_error() {
     let (mut rig, client) = rig(2, small());
     let (a, b) = (rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("mget {b} {a}|"));
@@ -159,7 +160,8 @@ fn a_part_that_fails_before_anything_was_passed_on_is_an_error() {
 fn large_part_of_a_failed_reply_is_not_refetched() {
     let (mut rig, client) = rig(2, small());
     let (a, b) = (rig.key(0), rig.key(1));
-    // The next request has the client pinned before it is whole, and then it is told of the loss though a part is to come.
+    // The next request pins the client before it is complete. Then the client gets the error of the lost shard,
+    // though a part is to come.
     rig.client_sends(client, &format!("mget {b} {a}|*5|$4|mset|$2|{a}|$60|0123456789"));
     let gone = rig.node(1);
     rig.event(Event::Closed { conn: gone, reason: "reset" });
@@ -183,7 +185,7 @@ fn queued_refetch_of_a_failed_reply_is_dropped() {
     let other = small_client(&mut rig);
     let (a, b) = (rig.key(0), rig.key(1));
     let value = "0123456789".repeat(4);
-    // The only permit is given away, so that the client waits for it with a part of its request.
+    // Another client has the only permit, so that this one waits for it with a part of its request.
     rig.client_sends(other, &format!("get {a}|"));
     rig.node_sends(0, "$40|0123456789");
     let held = rig.pinned_now();
@@ -250,7 +252,7 @@ fn a_read_with_a_write_behind_it_is_not_asked_again() {
 }
 
 #[test]
-fn a_large_request_is_passed_on_while_it_comes() {
+fn a_large_request_is_relayed_while_it_comes() {
     let (mut rig, client) = rig(1, small());
     let other = small_client(&mut rig);
     rig.client_sends(client, "*3|$3|set|$1|x|$60|0123456789");
@@ -329,7 +331,7 @@ fn permits_are_given_in_turn() {
     assert!(!rig.is_paused(two));
 }
 
-/// More than a hundred bytes to come clog a shared connection.
+/// More than a hundred bytes to come clog a shared link.
 fn clogging() -> Limits {
     Limits { engine: EngineLimits { pass_over_bytes_max: 100, ..small().engine }, ..small() }
 }
@@ -392,7 +394,7 @@ fn unwanted_large_reply_is_cut_short() {
     let (mut rig, client) =
         rig(1, Limits { engine: EngineLimits { pinned_clients_max: 1, ..clogging().engine }, ..clogging() });
     let other = small_client(&mut rig);
-    // The only permit is another's.
+    // Another client has the only permit.
     rig.client_sends(other, "*3|$3|set|$1|y|$60|0123456789");
     let own = rig.pinned_now();
     rig.taken(own);
@@ -410,10 +412,10 @@ fn unwanted_large_reply_is_cut_short() {
 }
 
 #[test]
-fn what_may_be_as_large_is_not_asked_again_behind_a_large_reply() {
+fn reads_of_unknown_size_stay_behind_a_large_reply() {
     let mut rig = Rig::ready(1);
     let [client, other, fresh] = [(); 3].map(|()| rig.client());
-    // Of those who have only just come, nobody knows what they get.
+    // New clients have no history of small replies.
     rig.client_sends(client, "get x|");
     rig.client_sends(other, "get y|");
     rig.node_got(0);
@@ -457,7 +459,7 @@ fn a_read_behind_large_replies_is_asked_again_once() {
 }
 
 #[test]
-fn nobody_who_reads_waits_behind_a_large_reply_to_a_write() {
+fn reads_do_not_wait_behind_a_large_reply_to_a_write() {
     let (mut rig, writer) = rig(1, clogging());
     let (other, fresh) = (small_client(&mut rig), small_client(&mut rig));
     rig.client_sends(writer, "getdel x|");
@@ -490,7 +492,7 @@ fn a_permit_that_is_not_used_is_the_next_clients_at_once() {
     let long = format!("$70000|{}|", "x".repeat(70_000));
     rig.client_sends(first, &format!("get a|*2|$4|echo|{long}"));
     rig.client_sends(next, &format!("get b|*3|$3|set|$1|b|{long}"));
-    // What is answered here needs no connection; each step looks whether anybody waits for what is there.
+    // A request that shardis answers needs no link. Each step checks that no client waits in vain.
     rig.node_sends(0, "$1|a|");
     assert_eq!(rig.taken(first), format!("$1|a|{long}"));
     rig.node_sends(0, "$1|b|");
@@ -542,7 +544,7 @@ fn full_memory_pauses_reads_and_closes_stuck_clients() {
 }
 
 #[test]
-fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
+fn memory_of_the_driver_counts_but_stops_no_reading_client() {
     let limits = Limits {
         engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
         ..Limits::default()
@@ -551,7 +553,7 @@ fn what_the_driver_holds_counts_but_stops_nobody_who_reads() {
     let (slow, other) = (rig.client(), rig.client());
     rig.stick(slow);
     rig.client_sends(slow, "get x|");
-    // All there at once, so that it is none of the large ones that are passed on in pieces.
+    // The whole reply is there at once, so that it is not relayed in pieces.
     let value = "v".repeat(100_000);
     rig.node_sends(0, &format!("$100000|{value}|"));
     rig.node_got(0);
@@ -576,7 +578,7 @@ fn mget_is_charged_with_the_memory_that_it_holds() {
     };
     let mut rig = Rig::ready_with(2, limits);
     let clients: Vec<_> = (0..20).map(|_| rig.client()).collect();
-    // Each has a key on either node; the first node answers each with a few bytes.
+    // Each client has a key on either node; the first node answers each with a few bytes.
     let mget = format!("mget {} {}|", rig.key(0), rig.key(1));
     let mut asked = vec![0; clients.len()];
     for at in (0..clients.len()).cycle() {
@@ -590,7 +592,7 @@ fn mget_is_charged_with_the_memory_that_it_holds() {
     }
     assert!(rig.proxy.held_bytes() > 200_000, "{}", rig.proxy.held_bytes());
     (1..asked.iter().sum()).for_each(|_| rig.node_sends(1, "*1|$1|w|"));
-    // Now the last one is sent.
+    // Now the first node answers the last request.
     rig.node_sends(0, "*1|$1|v|");
     rig.node_sends(1, "*1|$1|w|");
     for (client, count) in clients.into_iter().zip(asked) {
@@ -600,9 +602,10 @@ fn mget_is_charged_with_the_memory_that_it_holds() {
     assert_eq!(rig.proxy.held_bytes(), 0);
 }
 
-/// A node that takes no bytes is not asked for the next write: what is queued for it meanwhile has to be counted without one.
+/// A node that takes no bytes causes no further write. The output that waits for it meanwhile must be counted without
+/// a write.
 #[test]
-fn what_waits_for_a_node_that_takes_nothing_is_counted() {
+fn output_for_a_node_that_takes_nothing_is_counted() {
     let limits = Limits {
         engine: EngineLimits {
             memory_bytes_max: 400_000,

@@ -17,7 +17,7 @@ fn client_of_large(rig: &mut Rig) -> ConnId {
 }
 
 #[test]
-fn what_is_said_to_asking_is_read_on_where_replies_are_large() {
+fn replies_to_asking_are_read_on_links_for_large_replies() {
     let mut rig = Rig::cluster(2);
     let client = client_of_large(&mut rig);
     rig.client_sends(client, "exists {a}1 b|");

@@ -1,5 +1,6 @@
-//! What clients leave behind: each command of the table with a huge argument at each place, and with many, at two sizes. What is
-//! allocated afterwards, as the allocator counts it, must not grow with the size beyond what the accounts say.
+//! Memory that clients leave behind. Each command of the table gets a huge argument at each place, and many
+//! arguments, at two sizes. The memory afterwards, by the allocator's count, may grow with the size only as far as
+//! the accounts grow.
 
 use crate::link::State;
 use crate::testing::Rig;
@@ -9,18 +10,18 @@ use resp::request::{RequestLimits, Scanned, Scanner};
 use resp::{Request, encode};
 use std::time::Duration;
 
-/// Above what buffers may keep.
+/// Sizes above the capacity that buffers may keep.
 const SIZES: [usize; 2] = [300_000, 900_000];
-/// Of the request before these.
+/// The size of the first request.
 const SIZE_OF_FIRST: usize = 1000;
-/// So much more may be there after the larger: tables of the test itself grow, too.
+/// The growth that is permitted: tables of the test itself grow, too.
 const SLACK_BYTES: usize = 40_000;
-/// By then an idle client has given back what it need not own.
+/// The time after which an idle client has given back its spare memory.
 const IDLE: Duration = Duration::from_secs(3);
 /// Places for a huge argument behind a command's name.
 const PLACES: usize = 4;
 
-/// What a node says to a request.
+/// The reply of a node to a request.
 fn reply_to(request: &Request<'_>) -> Vec<u8> {
     let words: Vec<Vec<u8>> = request.args().take(2).map(<[u8]>::to_ascii_lowercase).collect();
     let (name, second) = (words[0].as_slice(), words.get(1).map_or(&[][..], Vec::as_slice));
@@ -40,7 +41,7 @@ fn reply_to(request: &Request<'_>) -> Vec<u8> {
     }
 }
 
-/// What a node says to all requests in `bytes`.
+/// The replies of a node to all requests in `bytes`.
 fn replies_to(bytes: &[u8]) -> Vec<u8> {
     let (mut scanner, mut args, mut inline) = (Scanner::default(), Vec::new(), Vec::new());
     let (mut replies, mut at) = (Vec::new(), 0);
@@ -53,7 +54,7 @@ fn replies_to(bytes: &[u8]) -> Vec<u8> {
     replies
 }
 
-/// Makes all connections that are asked for, and has nodes answer until they are asked for nothing more.
+/// Connects all links that the core asks for, and lets nodes answer until there are no requests.
 fn serve(rig: &mut Rig) {
     loop {
         rig.proxy.handle_timeouts(rig.now);
@@ -73,13 +74,13 @@ fn serve(rig: &mut Rig) {
     }
 }
 
-/// What is held by name: what the accounts of the worker and of the process say.
+/// The memory in the accounts of the worker and of the process.
 fn held(rig: &Rig) -> i64 {
     let core = &rig.proxy.core;
     (rig.proxy.held_bytes() + core.cx.board.scripts.account().0 + core.cx.logins.users.held_bytes()) as i64
 }
 
-/// Bytes that are there, and are in no account, after a new client has sent `request`, and is idle.
+/// Bytes that are in no account, after a new client has sent `request` and is idle.
 fn left_by(rig: &mut Rig, request: &[u8]) -> i64 {
     let before = held(rig);
     let mut client = None;
@@ -100,12 +101,12 @@ fn left_by(rig: &mut Rig, request: &[u8]) -> i64 {
     left
 }
 
-/// Notes in `found` if what `request` of a size leaves behind grows with the size.
+/// Notes in `found` if the memory that `request` of a size leaves behind grows with the size.
 fn check(rig: &mut Rig, found: &mut Vec<String>, line: &str, request: impl Fn(usize) -> Vec<u8>) {
-    // Connections that are made for the first request of a kind stay.
+    // Links that are made for the first request of a kind stay.
     left_by(rig, &request(SIZE_OF_FIRST));
     let [after_small, after_large] = SIZES.map(|size| left_by(rig, &request(size)));
-    // Less than nothing is left where a buffer of before was freed meanwhile.
+    // The difference is negative where an earlier buffer was freed meanwhile.
     if after_large - after_small.max(0) > SLACK_BYTES as i64 {
         let [small, large] = SIZES;
         found

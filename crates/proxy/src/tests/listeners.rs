@@ -1,4 +1,4 @@
-//! Transcripts of users of the nodes (`--auth=nodes`) who listen to what is published. `|` stands for CR LF.
+//! Transcripts of users of the nodes (`--auth=nodes`) who subscribe. `|` stands for CR LF.
 
 use super::passing::{HELLO, WRONG, quiet_second};
 use super::pubsub::{message, said};
@@ -9,12 +9,12 @@ use std::time::Duration;
 const NO_CHANNELS: &str =
     "-NOPERM this user has no permissions to access one of the channels used as arguments|";
 
-/// `AUTH name password`, of which the password is the first letter.
+/// `AUTH name password`. The password is the first letter of the name.
 fn auth(name: &str) -> String {
     format!("*3|$4|AUTH|${}|{name}|$1|{}|", name.len(), &name[..1])
 }
 
-/// One node, and clients that are these users.
+/// One node, and clients that are logged in as these users.
 fn world<const COUNT: usize>(limits: Limits, names: [&str; COUNT]) -> (Rig, ConnId, [ConnId; COUNT]) {
     let mut rig = Rig::passing(1, limits, Credentials::default());
     rig.bring_up(0);
@@ -31,12 +31,12 @@ fn world<const COUNT: usize>(limits: Limits, names: [&str; COUNT]) -> (Rig, Conn
     (rig, door.expect("there are clients"), clients)
 }
 
-/// The connection that was asked for last, which begins as one of `name`.
+/// The newest link, which begins as one of `name`.
 fn bring_up(rig: &mut Rig, name: &str) -> ConnId {
     rig.bring_up_greeted(0, &format!("{}{HELLO}", auth(name)), "+OK|*0|")
 }
 
-/// Bob, whom the node lets hear `channel`; and the connection over which he does.
+/// Lets `bob` subscribe to `channel`, which the node permits. Returns the link of the messages.
 fn listening(rig: &mut Rig, bob: ConnId, channel: &str) -> ConnId {
     rig.client_sends(bob, &format!("subscribe {channel}|"));
     let source = bring_up(rig, "bob");
@@ -57,7 +57,7 @@ fn users_subscribe_over_their_own_links_by_node_rules() {
     assert_eq!(rig.taken(eves), said("subscribe", "tea", None) + &said("psubscribe", "t*", None));
     rig.sends(eves, &NO_CHANNELS.repeat(2));
     assert_eq!(rig.taken(eve), NO_CHANNELS.repeat(2));
-    // Who has not logged in is the default user, and hears over ours.
+    // A client that has not logged in is the default user, and subscribes over the link of shardis.
     let anybody = rig.client();
     rig.client_sends(anybody, "subscribe tea|");
     let ours = rig.bring_up_pinned(0);
@@ -66,13 +66,13 @@ fn users_subscribe_over_their_own_links_by_node_rules() {
     rig.sends(bobs, &message("tea", "hi"));
     let heard = [bob, twin, eve, anybody].map(|client| rig.taken(client));
     assert_eq!(heard, [message("tea", "hi"), message("tea", "hi"), String::new(), String::new()]);
-    // A node counts two connections where there are three clients.
+    // A node counts two connections for three clients.
     let other = rig.client();
     rig.client_sends(other, "publish tea x|");
     rig.node_sends(0, ":2|");
     assert_eq!(rig.taken(other), ":3|");
     assert_eq!(rig.proxy.counters().subscribers, 3);
-    // The last of a user leaves for all of this user, and for nobody else.
+    // The last unsubscribe of a user's clients reaches the node, and affects no other user.
     rig.client_sends(bob, "unsubscribe|");
     assert_eq!(rig.taken(bob), said("unsubscribe", "tea", Some(0)));
     rig.event(Event::Closed { conn: twin, reason: "reset" });
@@ -87,7 +87,7 @@ fn client_losing_channel_permission_is_closed_alone() {
     rig.client_sends(twin, "subscribe coffee|");
     rig.sends(source, &said("subscribe", "coffee", Some(2)));
     rig.taken(twin);
-    // Redis closes a connection that is subscribed to what its user may not have any more.
+    // Redis closes a connection whose subscriptions are no longer permitted.
     rig.event(Event::Ended { conn: source });
     rig.pass(Duration::from_millis(11));
     let source = bring_up(&mut rig, "bob");
@@ -122,7 +122,7 @@ fn deleted_user_loses_its_subscribers_and_link() {
     let conns = rig.conns();
     rig.pass(Duration::from_secs(2));
     assert_eq!(rig.conns(), conns, "there is nobody left to hear anything");
-    // Who comes back is told what the node says of him.
+    // A client that comes back gets the node's error.
     let bob = rig.client();
     rig.client_sends(bob, "auth bob b|");
     assert_eq!(rig.taken(door), auth("bob"));
@@ -185,7 +185,7 @@ fn connections_of_listeners_are_bounded() {
 }
 
 #[test]
-fn who_listens_to_what_is_told_to_whom_a_node_lets_ask() {
+fn pubsub_queries_need_the_permission_of_the_node() {
     let (mut rig, _, [bob, eve]) = world(Limits::default(), ["bob", "eve"]);
     listening(&mut rig, bob, "tea");
     let question = "*2|$6|pubsub|$8|channels|";

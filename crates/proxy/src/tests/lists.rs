@@ -1,4 +1,4 @@
-//! Transcripts of KEYS over several shards, of which each may tell any number of keys. `|` stands for CR LF.
+//! Transcripts of KEYS over several shards. Each shard may return any number of keys. `|` stands for CR LF.
 
 use crate::EngineLimits;
 use crate::testing::Rig;
@@ -8,7 +8,7 @@ use std::time::Duration;
 
 const KEYS: &str = "*2|$4|keys|$1|*|";
 
-/// A client of a proxy over three shards, which has asked for all keys, and the connections over which it did.
+/// A client of a proxy over three shards that has sent KEYS, and the links of the request.
 fn asked(limits: Limits) -> (Rig, ConnId, Vec<ConnId>) {
     let mut rig = Rig::ready_with(3, limits);
     let client = rig.client();
@@ -25,7 +25,7 @@ fn ask(rig: &mut Rig, client: ConnId) -> Vec<ConnId> {
     conns
 }
 
-/// Thirty bytes may wait for the receiver of what is large.
+/// Thirty bytes may wait for the receiver of a large reply.
 fn small() -> Limits {
     Limits {
         engine: EngineLimits { large_bytes: 20, relay_bytes_max: 30, ..EngineLimits::default() },
@@ -146,7 +146,7 @@ fn a_shard_that_does_not_answer_is_named_in_time() {
 }
 
 #[test]
-fn a_shard_that_is_down_is_named_and_nobody_is_asked() {
+fn a_shard_that_is_down_is_named_and_no_node_is_asked() {
     let mut rig = Rig::connecting(2, Limits::default());
     rig.bring_up(0);
     let (conn, client) = (rig.node(1), rig.client());
@@ -206,7 +206,7 @@ fn shards_that_wait_for_their_turn_are_not_read_and_not_late() {
     assert!(rig.is_paused(conns[2]), "it has to wait for its turn");
     rig.sends(conns[1], "$10|0123456789|");
     assert!(!rig.is_paused(conns[0]));
-    // Longer than a node may be silent: the first has said all, and the last is not read.
+    // This is longer than a node may be silent. The first has sent all, and the last is not read.
     rig.pass(Duration::from_secs(20));
     assert!(!rig.is_closed(client));
     rig.unstick(client);
@@ -274,7 +274,7 @@ fn keys_larger_than_the_memory_pass_through_it() {
     assert!(!rig.is_closed(client));
 }
 
-/// Over two shards: a client that has asked for all keys and got the only permit, the connections over which it did, and another
+/// A rig over two shards. One client has sent KEYS and got the only permit; the links of its request; and another
 /// client.
 fn with_all_permits_given() -> (Rig, ConnId, [ConnId; 2], ConnId) {
     let mut rig = Rig::ready_with(
@@ -289,7 +289,7 @@ fn with_all_permits_given() -> (Rig, ConnId, [ConnId; 2], ConnId) {
     (rig, slow, conns, client)
 }
 
-/// Clients of large replies that read slowly do not keep others from small ones.
+/// Clients that read large replies slowly do not keep others from small ones.
 #[test]
 fn keys_go_over_shared_connections_while_no_permit_is_free() {
     let (mut rig, _, _, client) = with_all_permits_given();

@@ -1,4 +1,4 @@
-//! Transcripts of users: who may have what carried out. `|` stands for CR LF.
+//! Transcripts of users and their permissions. `|` stands for CR LF.
 
 use crate::testing::{Rig, deliver_mail};
 use crate::{Credentials, Event, Notice, Task};
@@ -8,13 +8,13 @@ const NO_AUTH: &str = "-NOAUTH Authentication required.|";
 const WRONG: &str = "-WRONGPASS invalid username-password pair or user is disabled.|";
 const NO_KEYS: &str = "-NOPERM this user has no permissions to access one of the keys used as arguments|";
 
-/// A default user with a password, who may do everything, and two with less.
+/// A default user with a password, who may do everything, and two users with fewer permissions.
 const USERS: &str = "user default on >secret ~* &* +@all
 user reader on >r ~* +@read +acl|whoami
 user bob on >b ~k* resetchannels -@all +get +set +mget +mset +eval +sort +client +auth";
 
 #[test]
-fn nothing_is_carried_out_before_the_password_was_said() {
+fn nothing_runs_before_the_login() {
     let mut rig = Rig::ready_with_users(1, USERS);
     let client = rig.client();
     rig.client_sends(client, "get k|config get x|ping|json.get k|client list|");
@@ -36,7 +36,7 @@ fn nothing_is_carried_out_before_the_password_was_said() {
 }
 
 #[test]
-fn hello_can_say_the_password_too() {
+fn hello_can_log_in_too() {
     let mut rig = Rig::ready_with_users(1, USERS);
     let client = rig.client();
     rig.client_sends(client, "hello 2|hello 2 auth bob x|hello 2 setname me|client getname|");
@@ -50,7 +50,7 @@ fn hello_can_say_the_password_too() {
 }
 
 #[test]
-fn a_user_may_do_what_its_rules_say() {
+fn the_rules_of_a_user_decide_over_its_requests() {
     let mut rig = Rig::ready_with_users(2, USERS);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -60,7 +60,7 @@ fn a_user_may_do_what_its_rules_say() {
     let no_command = |name| format!("-NOPERM this user has no permissions to run the '{name}' command|");
     let names = ["del", "config|get", "acl|whoami"].map(no_command).concat();
     assert_eq!(rig.taken(client), format!("+OK|+OK|{NO_KEYS}{names}"));
-    // No part of it is sent if one key is not allowed.
+    // No part is sent if one key is not permitted.
     rig.client_sends(client, &format!("mget {a} x {b}|mset {a} 1 {b} 2 x 3|"));
     assert_eq!(rig.taken(client), NO_KEYS.repeat(2));
     assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
@@ -83,7 +83,7 @@ fn sort_by_keys_that_are_not_known_needs_the_right_to_read_all() {
 }
 
 #[test]
-fn who_has_not_said_a_password_may_announce_little() {
+fn requests_before_a_login_must_be_small() {
     for (bytes, reply) in [
         ("*11|", "-ERR Protocol error: unauthenticated multibulk length|"),
         ("*2|$4|AUTH|$16385|", "-ERR Protocol error: unauthenticated bulk length|"),
@@ -96,7 +96,7 @@ fn who_has_not_said_a_password_may_announce_little() {
         rig.client_sends(client, bytes);
         assert_eq!(rig.taken(client), reply, "{bytes}");
     }
-    // Once it is said, the same is allowed, also in one go with the password.
+    // After a login, the same is permitted, also in one write with the password.
     let mut rig = Rig::ready_with_users(1, USERS);
     let client = rig.client();
     let value = "x".repeat(20_000);
@@ -106,7 +106,7 @@ fn who_has_not_said_a_password_may_announce_little() {
 }
 
 #[test]
-fn what_is_large_is_denied_as_what_is_small() {
+fn large_requests_are_denied_as_small_ones() {
     let mut rig = Rig::ready_with_users(1, USERS);
     let client = rig.client();
     let value = "x".repeat(200_000);
@@ -127,7 +127,7 @@ fn what_is_large_is_denied_as_what_is_small() {
 }
 
 #[test]
-fn a_default_user_that_is_off_lets_nobody_in_without_another() {
+fn a_default_user_that_is_off_requires_a_login() {
     let mut rig = Rig::ready_with_users(1, "user default off nopass ~* +@all\nuser bob on nopass ~* +get");
     let client = rig.client();
     rig.client_sends(client, "get k|auth x|auth default x|auth bob anything|get k|");
@@ -138,7 +138,7 @@ fn a_default_user_that_is_off_lets_nobody_in_without_another() {
 }
 
 #[test]
-fn acl_tells_who_there_is_and_what_they_may_do() {
+fn acl_lists_users_and_their_rules() {
     let mut rig = Rig::ready_with_users(1, "user default on nopass ~* &* +@all\nuser bob off ~a +get");
     let client = rig.client();
     rig.client_sends(client, "acl users|acl list|acl whoami|");
@@ -187,7 +187,7 @@ fn in_resp3_users_are_maps() {
 }
 
 #[test]
-fn what_was_denied_is_in_the_log() {
+fn denied_requests_are_in_the_acl_log() {
     let (mut rigs, _) = Rig::workers_with_users(2, USERS);
     let clients = [0, 1].map(|worker| rigs[worker].client());
     for (rig, client) in rigs.iter_mut().zip(clients) {
@@ -233,7 +233,7 @@ fn answered_setuser_holds_on_all_workers() {
 }
 
 #[test]
-fn what_stands_behind_setuser_in_a_pipeline_knows_of_it() {
+fn setuser_affects_the_rest_of_its_pipeline() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "acl setuser bob on >b ~k +get +@slow|auth bob b|acl whoami|get x|");
@@ -257,7 +257,7 @@ fn transaction_begun_under_other_rules_is_aborted() {
     rig.client_sends(bob, "exec|");
     assert_eq!(rig.taken(bob), abort);
     assert_eq!(rig.node_got(0), "");
-    // What changes for others changes nothing for him.
+    // A change of another user does not matter to bob.
     rig.client_sends(bob, "multi|get k|");
     let users = registry.set_user(b"eve", &[b"on"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
@@ -267,7 +267,7 @@ fn transaction_begun_under_other_rules_is_aborted() {
 }
 
 #[test]
-fn who_may_not_hear_what_he_is_subscribed_to_is_closed() {
+fn losing_a_channel_permission_closes_a_subscriber() {
     let rules = "user default on nopass ~* &* +@all\nuser bob on nopass &news* +@pubsub +client";
     let (mut rigs, registry) = Rig::workers_with_users(1, rules);
     let rig = &mut rigs[0];
@@ -283,7 +283,7 @@ fn who_may_not_hear_what_he_is_subscribed_to_is_closed() {
         }
         rig.client_sends(client, line);
     }
-    // News of the first kind are still his to hear; those of all kinds are not.
+    // The user keeps the permission for the first channel, and loses that for all.
     let users = registry.set_user(b"bob", &[b"resetchannels", b"&news1"], usize::MAX).expect("valid");
     rig.proxy.handle_users(&users, rig.now);
     rig.perform();
@@ -309,7 +309,7 @@ fn config_set_requirepass_affects_clients_not_nodes() {
 }
 
 #[test]
-fn who_monitors_does_not_see_what_was_denied() {
+fn monitors_do_not_see_denied_requests() {
     let mut rig = Rig::ready_with_users(1, USERS);
     let [monitor, bob] = [rig.client(), rig.client()];
     rig.client_sends(monitor, "auth secret|monitor|");
@@ -321,7 +321,7 @@ fn who_monitors_does_not_see_what_was_denied() {
 }
 
 #[test]
-fn who_deletes_himself_gets_his_answer() {
+fn a_user_that_deletes_itself_gets_its_reply() {
     let (mut rigs, _) = Rig::workers_with_users(1, "user bob on nopass +acl");
     let bob = rigs[0].client();
     rigs[0].client_sends(bob, "auth bob x|acl deluser bob|acl whoami|");
@@ -345,7 +345,7 @@ fn reloaded_users_close_no_clients() {
     rig.proxy.handle_users(&users, rig.now);
     rig.perform();
     assert!(rig.is_closed(reader) && !rig.is_closed(bob));
-    // What was carried out before is still answered; what follows is judged anew.
+    // Requests that ran before are still answered. Later ones follow the new rules.
     rig.node_sends(0, "$1|1|");
     rig.client_sends(bob, "get k|set z 1|");
     let denied = "-NOPERM this user has no permissions to run the 'set' command|";
@@ -422,7 +422,7 @@ fn client_list_and_kill_know_users() {
 }
 
 #[test]
-fn nodes_are_told_who_we_are_before_anything_else() {
+fn links_begin_with_the_credentials_of_the_proxy() {
     for (user, greeting) in [
         (None, "*2|$4|AUTH|$6|secret|*1|$4|PING|"),
         (Some(&b"proxy"[..]), "*3|$4|AUTH|$5|proxy|$6|secret|*1|$4|PING|"),

@@ -1,4 +1,4 @@
-//! Transcripts over a hundred nodes, of which ten fail at once. `|` stands for CR LF.
+//! Transcripts over a hundred nodes, ten of which fail at once. `|` stands for CR LF.
 
 use crate::Event;
 use crate::testing::Rig;
@@ -12,7 +12,7 @@ fn keys(rig: &Rig) -> Vec<String> {
     (0..NODES).map(|shard| rig.key(shard)).collect()
 }
 
-/// All ten lose their connections, and no other can be had.
+/// Cuts all links to ten nodes, and refuses new ones.
 fn take_down(rig: &mut Rig) {
     for shard in 0..DOWN {
         let conn = rig.node(shard);
@@ -78,7 +78,7 @@ fn ten_failing_nodes_of_a_hundred_lose_only_their_keys() {
     assert_eq!(rig.taken(client), "$1|v|");
 }
 
-/// Nothing is refused and nothing closed: what is sent to half of the nodes vanishes.
+/// No connection is refused or closed: half of the nodes never answer.
 #[test]
 fn silent_half_of_the_nodes_loses_only_its_keys() {
     const GONE: u32 = NODES / 2;
@@ -107,7 +107,7 @@ fn silent_half_of_the_nodes_loses_only_its_keys() {
             false => assert_eq!(reply, "+OK|", "{shard}"),
         }
     }
-    // Nothing more goes there, and nobody waits for it.
+    // No more requests go there, and no client waits for these nodes.
     for (shard, (client, key)) in (0..NODES).zip(clients.iter().zip(&keys)) {
         rig.client_sends(*client, &format!("set {key} w|"));
         if shard < GONE {

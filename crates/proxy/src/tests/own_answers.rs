@@ -1,12 +1,12 @@
-//! Transcripts of long answers of the proxy's own: they are made as their clients read, and no client waits for all of
-//! another's. `|` stands for CR LF.
+//! Transcripts of long replies that shardis makes itself. shardis makes each piece as the client reads, and no client
+//! waits for all of another's reply. `|` stands for CR LF.
 
 use crate::EngineLimits;
 use crate::testing::{Rig, deliver_mail};
 use crate::{Action, ConnId, Event, Limits};
 use stdx::Instant;
 
-/// How long the answer to COMMAND is.
+/// The length of the reply to COMMAND.
 fn answer_bytes() -> usize {
     let mut rig = Rig::ready(1);
     let client = rig.client();
@@ -14,7 +14,7 @@ fn answer_bytes() -> usize {
     rig.taken_bytes(client).len()
 }
 
-/// A client that takes nothing, and whose transaction of a SET and `count` COMMANDs the node has run.
+/// A client that takes no bytes. The node has run its transaction of a SET and `count` COMMANDs.
 fn executed(rig: &mut Rig, count: usize) -> ConnId {
     let client = rig.client();
     rig.stick(client);
@@ -24,7 +24,7 @@ fn executed(rig: &mut Rig, count: usize) -> ConnId {
     client
 }
 
-/// What is offered to each client in one turn, and taken.
+/// The bytes offered to each client in one turn, which all take.
 fn sent_in_a_turn(rig: &mut Rig, to: ConnId) -> usize {
     let mut sent = 0;
     while let Some(action) = rig.proxy.poll_action() {
@@ -97,7 +97,7 @@ fn a_client_that_leaves_leaves_no_answers() {
 }
 
 #[test]
-fn what_is_muted_is_carried_out_and_not_written() {
+fn muted_requests_run_without_a_reply() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let commands = "command|".repeat(5_000);
@@ -131,7 +131,7 @@ fn replies_before_a_transaction_come_before_it() {
 }
 
 #[test]
-fn what_asks_all_shards_or_workers_for_much_is_asked_one_by_one() {
+fn large_questions_to_all_shards_run_one_by_one() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     rig.client_sends(client, "keys *|keys *|slowlog get|slowlog get|");
@@ -184,7 +184,7 @@ fn a_list_of_clients_waits_for_memory() {
     assert!(rig.taken(other).contains("cmd=client|list"));
 }
 
-/// A list stays whole: its length comes before its first byte. Each of these is 50 KB.
+/// A list stays in one piece, since its length stands in front of it. Each of these is 50 KB.
 #[test]
 fn lists_of_clients_that_all_ask_at_once_stay_within_memory() {
     let limits = Limits {

@@ -16,21 +16,21 @@ pub(super) const HELLO: &str = "*1|$5|HELLO|";
 const BOB: &str = "*3|$4|AUTH|$3|bob|$1|b|";
 const GET: &str = "*2|$3|get|$1|k|";
 
-/// Over nodes whose default user needs no password.
+/// A rig whose nodes' default user needs no password.
 fn open(shards: usize) -> Rig {
     let mut rig = Rig::passing(shards, Limits::default(), Credentials::default());
     (0..shards as u32).for_each(|shard| rig.bring_up(shard));
     rig
 }
 
-/// Over nodes whose default user needs one.
+/// A rig whose nodes' default user needs a password.
 fn closed(shards: usize, limits: Limits) -> Rig {
     let mut rig = Rig::passing(shards, limits, Credentials::default());
     (0..shards as u32).for_each(|shard| turn_away(&mut rig, shard));
     rig
 }
 
-/// The node of `shard` takes the connection that was asked for, and says nothing else to who has not logged in.
+/// Connects the link to the node of `shard`, which answers only NOAUTH before a login.
 fn turn_away(rig: &mut Rig, shard: u32) {
     let conn = rig.node(shard);
     rig.event(Event::Connected { conn });
@@ -38,12 +38,12 @@ fn turn_away(rig: &mut Rig, shard: u32) {
     rig.sends(conn, NO_AUTH);
 }
 
-/// The connection over which clients log in, which is made for the first of them.
+/// The link over which clients log in, which is made for the first of them.
 fn door(rig: &mut Rig) -> ConnId {
     rig.bring_up_greeted(0, HELLO, NO_AUTH_HELLO)
 }
 
-/// `client` is bob from now on. The connection over which it has logged in.
+/// Logs `client` in as bob. Returns the link of the login.
 fn as_bob(rig: &mut Rig, client: ConnId) -> ConnId {
     rig.client_sends(client, "auth bob b|");
     let door = door(rig);
@@ -53,7 +53,7 @@ fn as_bob(rig: &mut Rig, client: ConnId) -> ConnId {
     door
 }
 
-/// A second in which nothing happens but that nodes are asked whether they live, and answer.
+/// Passes a second in which nodes only get health checks, and answer them.
 pub(super) fn quiet_second(rig: &mut Rig) {
     rig.pass(Duration::from_secs(1));
     for (_, conn) in rig.conns() {
@@ -65,7 +65,7 @@ pub(super) fn quiet_second(rig: &mut Rig) {
     }
 }
 
-/// Bob's connection to `shard`, which is made for his first request there.
+/// The link of bob to `shard`, which is made for his first request there.
 fn bobs(rig: &mut Rig, shard: u32) -> ConnId {
     rig.bring_up_greeted(shard, &format!("{BOB}{HELLO}"), "+OK|*2|$5|proto|:2|")
 }
@@ -88,7 +88,8 @@ fn requests_use_links_of_their_authenticated_user() {
     assert_eq!((rig.taken(own).as_str(), rig.node_got(0).as_str()), (GET, ""));
     rig.sends(own, "$1|b|");
     assert_eq!(rig.taken(bob), "$1|b|$3|bob|");
-    // Who says the same shares the connection; who says something else does not, whoever he may be.
+    // A client with the same name and password shares the link. Another password gets another link, even for the same
+    // user.
     for (login, asked) in
         [("auth bob b|", BOB.to_owned()), ("hello 2 auth bob x|", BOB.replace("$1|b|", "$1|x|"))]
     {
@@ -127,7 +128,7 @@ fn a_wrong_password_changes_nothing_and_opens_no_connection() {
     }
     rig.pass(Duration::ZERO);
     assert_eq!(rig.conns().len(), conns);
-    // What has another form of words is the node's as well.
+    // A login in another form is the node's decision as well.
     rig.client_sends(client, "auth secret|");
     assert_eq!(rig.taken(door), "*2|$4|AUTH|$6|secret|");
     let text = "-ERR AUTH <password> called without any password configured for the default user.|";
@@ -137,7 +138,7 @@ fn a_wrong_password_changes_nothing_and_opens_no_connection() {
 }
 
 #[test]
-fn who_must_log_in_and_has_not_may_do_and_announce_little() {
+fn before_a_required_login_little_is_permitted() {
     let mut rig = closed(2, Limits::default());
     assert_eq!((rig.is_up(0), rig.proxy.counters().nodes_up), (true, 2), "the nodes are well");
     let client = rig.client();
@@ -147,7 +148,7 @@ fn who_must_log_in_and_has_not_may_do_and_announce_little() {
     assert_eq!((rig.node_got(0).as_str(), rig.node_got(1).as_str()), ("", ""));
     rig.client_sends(client, "*3|$3|set|$1|k|$16385|");
     assert_eq!(rig.taken(client), "-ERR Protocol error: unauthenticated bulk length|");
-    // Who is in may do more, and behind RESET no more than before.
+    // After a login more is permitted; behind RESET, no more than before.
     let client = rig.client();
     as_bob(&mut rig, client);
     rig.client_sends(client, &format!("*3|$3|set|$1|k|$20000|{}|", "x".repeat(20_000)));
@@ -159,7 +160,7 @@ fn who_must_log_in_and_has_not_may_do_and_announce_little() {
 }
 
 #[test]
-fn before_a_node_has_said_who_must_log_in_it_says_so_itself() {
+fn requests_before_the_first_answer_get_noauth_of_the_node() {
     let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
     let client = rig.client();
     rig.client_sends(client, "get k|");
@@ -168,12 +169,12 @@ fn before_a_node_has_said_who_must_log_in_it_says_so_itself() {
     rig.node_sends(0, NO_AUTH);
     rig.client_sends(client, "get k|");
     assert_eq!((rig.taken(client), rig.node_got(0).as_str()), (NO_AUTH.repeat(2), ""));
-    // Not even then anything large.
+    // Large requests are refused even then.
     let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
     let client = rig.client();
     rig.client_sends(client, "*3|$3|set|$1|k|$16385|");
     assert_eq!(rig.taken(client), "-ERR Protocol error: unauthenticated bulk length|");
-    // And if nobody must, it goes on as ever.
+    // If no login is needed, the client goes on as usual.
     let client = rig.client();
     rig.client_sends(client, "get k|");
     rig.bring_up(0);
@@ -181,7 +182,7 @@ fn before_a_node_has_said_who_must_log_in_it_says_so_itself() {
 }
 
 #[test]
-fn what_no_node_sees_waits_until_one_has_said_who_must_log_in() {
+fn local_commands_wait_for_the_first_answer_about_logins() {
     const PING: &str = "*1|$4|PING|";
     let asks = |rig: &mut Rig| {
         let client = rig.client();
@@ -198,12 +199,12 @@ fn what_no_node_sees_waits_until_one_has_said_who_must_log_in() {
         assert_eq!(rig.taken(client), format!("{NO_AUTH}{NO_AUTH_HELLO}{}", NO_AUTH.repeat(4)));
     }
     assert_eq!(rig.node_got(0), "");
-    // Whoever may say it without a password need not wait.
+    // A request that needs no login need not wait.
     let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
     let client = rig.client();
     rig.client_sends(client, "reset|quit|");
     assert_eq!(rig.taken(client), "+RESET|+OK|");
-    // Nobody must.
+    // No login is needed.
     let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
     let client = rig.client();
     rig.client_sends(client, "ping|multi|get k|");
@@ -211,7 +212,7 @@ fn what_no_node_sees_waits_until_one_has_said_who_must_log_in() {
     assert_eq!((rig.node_got(0).as_str(), rig.taken(client).as_str()), (PING, ""));
     rig.node_sends(0, "+PONG|");
     assert_eq!(rig.taken(client), "+PONG|+OK|+QUEUED|");
-    // No node can say it: what needs none is answered, without asking for each request anew.
+    // No node has answered. Commands that need no node are answered, without a question for each request.
     let mut rig = Rig::passing(1, Limits::default(), Credentials::default());
     let client = rig.client();
     rig.client_sends(client, "ping|ping|");
@@ -283,7 +284,7 @@ fn hello_says_all_at_once_or_nothing() {
     let own = rig.bring_up_greeted(0, &format!("{BOB}*2|$5|HELLO|$1|3|{HELLO}"), "+OK|%0|%0|");
     assert_eq!(rig.taken(own), GET);
     rig.sends(own, "_|");
-    // Database and protocol stay when the user changes, and all goes back with RESET.
+    // Database and protocol stay when the user changes. RESET resets all of them.
     rig.client_sends(client, "auth eve e|select 3|get k|");
     rig.sends(door, "+OK|");
     let greeting = format!("*3|$4|AUTH|$3|eve|$1|e|*2|$5|HELLO|$1|3|*2|$6|SELECT|$1|3|{HELLO}");
@@ -306,7 +307,7 @@ fn login_error_of_another_node_answers_requests_there() {
     rig.sends(own, "$1|v|");
     assert_eq!(rig.taken(client), format!("{NOT_ANY_MORE}$1|v|"));
     rig.taken(own);
-    // So it is for as long as the node says so; of a transaction it is told why it was not carried out.
+    // The error lasts as long as the node returns it. A transaction gets the error as the reason for its failure.
     let error = NOT_ANY_MORE.trim_start_matches('-');
     rig.client_sends(client, &format!("get {b}|mset {a} 1 {b} 2|multi|set {b} 1|exec|"));
     let discarded = format!("+OK|+QUEUED|-EXECABORT Transaction discarded because of: {error}");
@@ -320,13 +321,13 @@ fn login_error_of_another_node_answers_requests_there() {
     assert_eq!(rig.taken(other), format!("*2|$3|get|${}|{b}|", b.len()));
 }
 
-/// Bob's connection to `shard` that is there.
+/// The link of bob to `shard` that exists.
 fn bobs_again(rig: &mut Rig, shard: u32) -> ConnId {
     rig.conns().into_iter().rfind(|(node, _)| *node == shard).expect("it is there").1
 }
 
 #[test]
-fn a_user_who_is_deleted_hears_so_from_the_node() {
+fn a_deleted_user_gets_the_error_of_the_node() {
     let mut rig = open(1);
     let client = rig.client();
     let door = as_bob(&mut rig, client);
@@ -339,7 +340,7 @@ fn a_user_who_is_deleted_hears_so_from_the_node() {
     rig.client_sends(client, "get k|");
     rig.bring_up_greeted(0, &format!("{BOB}{HELLO}"), WRONG);
     assert_eq!(rig.taken(client), format!("$1|v|{WRONG}"));
-    // It may still become somebody else.
+    // The client may log in as another user.
     rig.client_sends(client, "auth eve e|get k|");
     rig.sends(door, "+OK|");
     let eves = rig.bring_up_greeted(0, &format!("*3|$4|AUTH|$3|eve|$1|e|{HELLO}"), "+OK|*0|");
@@ -348,7 +349,7 @@ fn a_user_who_is_deleted_hears_so_from_the_node() {
 }
 
 #[test]
-fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
+fn an_unused_password_is_forgotten_after_a_while() {
     let mut rig = open(1);
     let client = rig.client();
     let secret = "*3|$4|AUTH|$3|bob|$17|hush-said-the-fox|";
@@ -373,7 +374,7 @@ fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
     (0..4).for_each(|_| quiet_second(&mut rig));
     assert_eq!((rig.is_closed(own), rig.is_closed(door)), (true, true));
     assert_eq!(rig.proxy.core.cx.profiles.identities.len(), 0);
-    // What was his profile is somebody else's, and begins as such.
+    // The place of his profile belongs to another user, and its link begins with that login.
     let client = rig.client();
     rig.client_sends(client, "auth eve e|get k|");
     let door = rig.bring_up_greeted(0, HELLO, "*0|");
@@ -383,21 +384,21 @@ fn a_password_is_forgotten_when_nobody_has_said_it_for_a_while() {
 }
 
 #[test]
-fn no_more_users_are_let_in_than_may_be() {
+fn users_logged_in_at_once_are_bounded() {
     let mut rig = closed(1, Limits { identities_max: 1, ..Limits::default() });
     let [bob, eve] = [rig.client(), rig.client()];
     let door = as_bob(&mut rig, bob);
     rig.client_sends(eve, "auth eve e|get k|");
     rig.sends(door, "+OK|");
     assert_eq!(rig.taken(eve), format!("-ERR too many users are logged in at once|{NO_AUTH}"));
-    // Who is in already may be so twice.
+    // A user that is logged in may log in twice.
     rig.client_sends(eve, "auth bob b|acl whoami|");
     rig.sends(door, "+OK|");
     assert_eq!(rig.taken(eve), "+OK|$3|bob|");
     let long = "x".repeat(16_385);
     rig.client_sends(eve, &format!("*3|$4|auth|$1|x|$16385|{long}|"));
     assert_eq!(rig.taken(eve), "-ERR the user's name or the password is too long|");
-    // Connections are bounded too.
+    // Links are bounded too.
     let mut rig = closed(1, Limits { profile_nodes_max: 0, ..Limits::default() });
     let bob = rig.client();
     as_bob(&mut rig, bob);
@@ -408,7 +409,7 @@ fn no_more_users_are_let_in_than_may_be() {
 
 /// Newer nodes leave out the reply to an AUTH that fails while another reply waits to be sent.
 #[test]
-fn one_client_at_a_time_says_to_a_node_who_it_is() {
+fn logins_at_a_node_are_sent_one_at_a_time() {
     let mut rig = closed(1, Limits::default());
     let [bob, eve, ann] = [rig.client(), rig.client(), rig.client()];
     for (client, login) in [(bob, "auth bob b|"), (eve, "auth eve e|"), (ann, "auth ann a|")] {
@@ -422,7 +423,7 @@ fn one_client_at_a_time_says_to_a_node_who_it_is() {
     rig.sends(door, WRONG);
     assert_eq!((rig.taken(eve).as_str(), rig.taken(ann).as_str()), (WRONG, ""));
     assert_eq!(rig.taken(door), "*3|$4|AUTH|$3|ann|$1|a|");
-    // Who is answered nothing is no reason to give its reply to another.
+    // A login without a reply must not give its place to the reply of another login.
     let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
     rig.pass(timeout / 2);
     rig.client_sends(bob, "auth bob b|");
@@ -445,7 +446,7 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
     assert_eq!((rig.taken(client).as_str(), rig.node_got(0).as_str()), (lost, GET));
     rig.node_sends(0, "$1|0|");
     assert_eq!(rig.taken(client), "$1|0|");
-    // One that has gone meanwhile leaves nothing behind.
+    // A client that has gone meanwhile leaves nothing behind.
     rig.pass(Duration::from_millis(11));
     let door = rig.bring_up_greeted(0, HELLO, NO_AUTH_HELLO);
     rig.client_sends(client, "auth bob b|");
@@ -457,7 +458,7 @@ fn a_login_that_no_node_answers_is_an_error_and_changes_nothing() {
 }
 
 #[test]
-fn what_concerns_others_is_confined_to_the_same_user_or_refused() {
+fn commands_about_clients_are_confined_to_the_same_user() {
     let mut rig = open(1);
     let [bob, twin, eve] = [rig.client(), rig.client(), rig.client()];
     let door = as_bob(&mut rig, bob);
@@ -487,7 +488,7 @@ fn what_concerns_others_is_confined_to_the_same_user_or_refused() {
 }
 
 #[test]
-fn what_is_asked_of_users_is_asked_of_the_nodes() {
+fn questions_about_users_go_to_the_nodes() {
     let mut rig = open(2);
     let client = rig.client();
     as_bob(&mut rig, client);
@@ -501,7 +502,7 @@ fn what_is_asked_of_users_is_asked_of_the_nodes() {
     rig.sends(one, &format!("*0|{denied}:0|"));
     rig.sends(other, &format!("{denied}:0|"));
     assert_eq!(rig.taken(client), format!("*0|{denied}:0|"));
-    // A report is theirs to give, too.
+    // The node also decides over reports.
     rig.client_sends(client, "info server|");
     let denied = "-NOPERM this user has no permissions to run the 'info' command|";
     rig.sends(one, denied);
@@ -526,19 +527,19 @@ fn denied_command_info_hides_no_command_from_others() {
     assert_eq!(rig.node_got(0), question);
 }
 
-/// What the nodes of a random world think of who is on a connection, by what came over it.
+/// The opinion of a node of a random world about a connection's user, by the bytes that came over it.
 #[derive(Default)]
 struct Line {
     connected: bool,
-    /// By the AUTH with which it began.
+    /// The user of the AUTH with which the connection began.
     user: Option<String>,
-    /// Something came over it.
+    /// Whether a request came over the connection.
     is_greeted: bool,
-    /// It began as one for logins does.
+    /// Whether the connection began as one for logins does.
     is_door: bool,
 }
 
-/// Whether this password is the user's: its first letter.
+/// Whether `password` is that of the user `name`: its first letter.
 fn is_right(name: &str, password: &str) -> bool {
     name.starts_with(password) && ["alice", "bob", "carol"].contains(&name)
 }
@@ -547,12 +548,12 @@ struct World {
     rig: Rig,
     prng: Prng,
     lines: BTreeMap<ConnId, Line>,
-    /// Requests that came over connections of each user.
+    /// Requests by the user of their connection.
     carried: BTreeMap<String, usize>,
 }
 
 impl World {
-    /// Nodes take connections and answer all that they were sent, until nothing is left.
+    /// Connects nodes and lets them answer all requests, until nothing is left.
     fn serve(&mut self) {
         loop {
             self.rig.pass(Duration::ZERO);
@@ -625,7 +626,7 @@ impl World {
         }
     }
 
-    /// What a client sends next that is `user`; and who it is then.
+    /// The next request of a client that is logged in as `user`, and its user afterwards.
     fn draw(&mut self, user: &str) -> (String, String) {
         let number = self.prng.below(40);
         let key = |number: u64| format!("{user}:{number}");
@@ -683,7 +684,7 @@ fn no_request_goes_over_a_connection_of_another_user() {
                     let conns = world.rig.conns();
                     let (_, conn) = conns[world.prng.below(conns.len() as u64) as usize];
                     world.rig.event(Event::Ended { conn });
-                    // Until it is made again, a login is refused, and nobody would know who its client is.
+                    // Until the link is made again, a login is refused, and its client's user would be unknown.
                     world.rig.pass(Duration::from_millis(11));
                     world.serve();
                 }
@@ -693,7 +694,7 @@ fn no_request_goes_over_a_connection_of_another_user() {
                 }
                 _ => world.serve(),
             }
-            // Else nobody would know whether it is in.
+            // Otherwise the outcome of a login would be unknown.
             assert_eq!(world.rig.proxy.counters().timeouts, 0, "all are answered before time passes");
         }
         assert!(world.carried.len() >= 2, "seed {seed}: {:?}", world.carried);

@@ -23,18 +23,18 @@ fn words(words: &[&str]) -> String {
     format!("*{}|{}", words.len(), all.collect::<String>())
 }
 
-/// What a node is sent of a transaction of these requests.
+/// The requests of one part of a transaction, as the node gets them.
 fn part(requests: &[&[&str]]) -> String {
     let requests: String = requests.iter().map(|request| words(request)).collect();
     format!("{MULTI}{requests}{EXEC}")
 }
 
-/// What a node answers to a transaction of `count` commands.
+/// The replies of a node to a transaction of `count` commands.
 fn ran(count: usize, results: &str) -> String {
     format!("+OK|{}*{count}|{results}", "+QUEUED|".repeat(count))
 }
 
-/// Watches `key` for `client`, on a connection of its own.
+/// Watches `key` for `client`, on a held link.
 fn watch(rig: &mut Rig, client: ConnId, key: &str) -> ConnId {
     rig.client_sends(client, &format!("watch {key}|"));
     let held = rig.pinned_now();
@@ -44,7 +44,7 @@ fn watch(rig: &mut Rig, client: ConnId, key: &str) -> ConnId {
     held
 }
 
-/// Nothing is left of transactions and their connections.
+/// Checks that nothing is left of transactions and their links.
 fn assert_idle(rig: &Rig) {
     let core = &rig.proxy.core;
     assert_eq!((core.execs.executions.len(), core.execs.replays.len(), core.execs.mixtures.len()), (0, 0, 0));
@@ -79,7 +79,7 @@ fn keys_of_one_shard_go_the_way_of_one_transaction() {
 }
 
 #[test]
-fn parts_wait_for_what_is_before_and_hold_back_what_is_behind() {
+fn parts_wait_for_earlier_and_hold_back_later_requests() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -161,7 +161,7 @@ fn nothing_is_sent_if_a_shard_is_known_to_be_down() {
 }
 
 #[test]
-fn what_others_wait_for_comes_once_all_else_has_run() {
+fn awaited_elements_are_pushed_last() {
     let mut rig = ready(3);
     let client = rig.client();
     let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
@@ -183,7 +183,7 @@ fn what_others_wait_for_comes_once_all_else_has_run() {
         let replies = rig.taken(client);
         assert!(replies.starts_with("*3|") && replies.contains(":1|"), "{replies}");
     }
-    // Nothing is waited for but what both bring: they leave together.
+    // If only such elements are pushed, all parts are sent together.
     rig.client_sends(client, &format!("multi|rpush {a} id|rpush {b} id|lpop {a}|exec|"));
     rig.taken(client);
     assert_eq!(rig.node_got(0), part(&[&["rpush", &a, "id"], &["lpop", &a]]));
@@ -191,7 +191,7 @@ fn what_others_wait_for_comes_once_all_else_has_run() {
     rig.node_sends(1, &ran(1, ":1|"));
     rig.node_sends(0, &ran(2, ":1|$2|id|"));
     assert_eq!(rig.taken(client), "*3|:1|:1|$2|id|");
-    // What only takes is not waited for.
+    // A command that only removes elements is not awaited.
     rig.client_sends(client, &format!("multi|lpop {a}|set {b} data|exec|"));
     rig.taken(client);
     assert_eq!(rig.node_got(0), part(&[&["lpop", &a]]));
@@ -244,7 +244,7 @@ fn a_part_that_is_lost_has_errors_in_its_places() {
 }
 
 #[test]
-fn a_part_that_a_node_refuses_is_told_with_its_reason() {
+fn a_part_that_a_node_refuses_has_the_reason() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -282,7 +282,7 @@ fn a_transaction_of_which_nothing_has_run_is_one_error() {
 }
 
 #[test]
-fn a_part_that_is_late_may_have_run_and_its_reply_meets_nobody() {
+fn the_reply_of_a_late_part_is_dropped() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -299,7 +299,7 @@ fn a_part_that_is_late_may_have_run_and_its_reply_meets_nobody() {
 }
 
 #[test]
-fn answers_of_the_proxy_are_laid_in_between_parts() {
+fn inlays_stand_between_the_replies_of_parts() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -367,7 +367,7 @@ fn the_part_that_watches_runs_first_and_alone() {
     rig.node_sends(0, &ran(1, "+OK|"));
     assert_eq!(rig.taken(client), "$-1|+OK|+QUEUED|+QUEUED|+QUEUED|*3|+OK|+OK|+OK|+PONG|");
     assert_idle(&rig);
-    // The connection is the next client's.
+    // The next client gets the link.
     let other = rig.client();
     rig.client_sends(other, &format!("watch {b}|"));
     assert_eq!(rig.taken(held), words(&["watch", &b]));
@@ -472,7 +472,7 @@ fn select_and_several_shards_do_not_go_together() {
 fn slots_of_a_cluster_are_parts_and_a_moved_one_is_sent_again() {
     let mut rig = Rig::cluster_as(2, settings());
     let client = rig.client();
-    // Slots 15495, 3300 and 7365: the first is the second node's, the others are the first one's.
+    // Slots 15495, 3300 and 7365: the first belongs to the second node, the others to the first.
     let (a, b, c) = ("a", "b", "c");
     rig.client_sends(client, &format!("multi|set {a} 1|set {b} 2|set {c} 3|exec|"));
     assert_eq!(rig.node_got(0), part(&[&["set", b, "2"]]) + &part(&[&["set", c, "3"]]));
@@ -538,7 +538,7 @@ fn the_reply_to_a_failed_part_stays_short() {
 }
 
 #[test]
-fn what_is_kept_for_parts_is_counted_and_given_back() {
+fn memory_of_parts_is_counted_and_given_back() {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -553,7 +553,7 @@ fn what_is_kept_for_parts_is_counted_and_given_back() {
     assert_idle(&rig);
 }
 
-/// A client that watches `a` and `c`, in slots of two nodes, and the connections of both: the first was answered.
+/// A client that watches `a` and `c`, in slots of two nodes, and the links of both. The first WATCH was answered.
 fn watching_a_and_c() -> (Rig, ConnId, ConnId, ConnId) {
     let mut rig = Rig::cluster_as(2, settings());
     let client = rig.client();
@@ -577,7 +577,7 @@ fn watch_both(rig: &mut Rig, client: ConnId, a: &str, b: &str) -> (ConnId, ConnI
     (first, second)
 }
 
-/// What a node says of a connection.
+/// A node's CLIENT INFO of a link.
 fn info(flags: &str) -> String {
     let line = format!("id=7 addr=127.0.0.1:1 flags={flags} db=0");
     format!("${}|{line}|", line.len())
@@ -623,7 +623,7 @@ fn a_check_that_finds_a_change_lets_nothing_run() {
     assert_idle_but_unwatching(&mut rig, &[first, second]);
 }
 
-/// The same once UNWATCH is answered.
+/// Checks that nothing is left once UNWATCH is answered.
 fn assert_idle_but_unwatching(rig: &mut Rig, conns: &[ConnId]) {
     for &conn in conns {
         rig.sends(conn, "+OK|");
@@ -639,7 +639,7 @@ fn a_key_that_changes_behind_the_check_stops_the_rest() {
     let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
     let (first, second) = watch_both(&mut rig, client, &a, &b);
     rig.client_sends(client, &format!("multi|incr {a}|incr {b}|incr {c}|exec|"));
-    // Nodes that do not tell are not asked.
+    // Nodes that do not know CLIENT INFO are not checked.
     rig.sends(first, "-ERR unknown subcommand|");
     rig.sends(second, &info("x"));
     rig.sends(first, &ran(1, ":1|"));
@@ -687,7 +687,7 @@ fn an_empty_transaction_asks_all_shards_that_are_watched() {
         rig.client_sends(client, line);
         let guard = format!("{MULTI}{EXEC}");
         if !request.is_empty() {
-            // The one that was answered first is the first that watches.
+            // The part whose WATCH was answered first watches first.
             assert_eq!((rig.taken(first), rig.taken(second)), (guard, String::new()));
             rig.sends(first, "+OK|*0|");
         }
@@ -774,7 +774,7 @@ fn a_watch_whose_connections_are_both_lost_holds_nothing_back() {
 }
 
 #[test]
-fn what_ends_a_watch_ends_it_on_all_shards() {
+fn every_end_of_a_watch_ends_it_on_all_shards() {
     for line in ["unwatch|", "multi|discard|", "reset|", "multi|get|exec|"] {
         let mut rig = ready(2);
         let client = rig.client();
@@ -834,7 +834,7 @@ fn a_shard_that_is_down_keeps_no_connection_of_the_others() {
 fn slots_of_one_node_are_watched_on_connections_of_their_own() {
     let mut rig = Rig::cluster_as(2, settings());
     let client = rig.client();
-    // Slots 3300 and 7365, both the first node's.
+    // Slots 3300 and 7365, both of the first node.
     rig.client_sends(client, "watch b c|");
     let conns = rig.bring_up_all_pinned();
     let got: Vec<String> = conns.iter().map(|&conn| rig.taken(conn)).collect();

@@ -1,5 +1,5 @@
-//! Transcripts of commands that take an element from the first of several keys, which live on several shards. `|` stands for
-//! CR LF.
+//! Transcripts of commands that take an element from the first of several keys on several shards. `|` stands for CR
+//! LF.
 
 use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed, deliver_mail};
@@ -17,7 +17,7 @@ fn rig(shards: usize) -> Rig {
     Rig::ready_as(shards, Limits::default(), settings())
 }
 
-/// A request of `words` as a node gets it.
+/// The request of `words`, as a node gets it.
 fn asked(words: &[&str]) -> String {
     let words: String = words.iter().map(|word| format!("${}|{word}|", word.len())).collect();
     format!("*{}|{words}", words.matches('$').count())
@@ -27,14 +27,14 @@ fn changed(key: &str) -> String {
     format!(">2|$10|invalidate|*1|${}|{key}|", key.len())
 }
 
-/// The node of `shard` is asked for the type of `key` and answers with `kind`.
+/// Checks that the node of `shard` got a TYPE of `key`, and answers it with `kind`.
 #[track_caller]
 fn look(rig: &mut Rig, shard: u32, key: &str, kind: &str) {
     assert_eq!(rig.node_got(shard), asked(&["TYPE", key]));
     rig.node_sends(shard, &format!("+{kind}|"));
 }
 
-/// The connection over which the node of `shard` tells of changes, which was just asked for.
+/// The link over which the node of `shard` reports changes, which was just asked for.
 fn source(rig: &mut Rig, shard: u32) -> ConnId {
     let source = rig.bring_up_greeted(shard, GREETING, "%0|+PONG|");
     assert_eq!(rig.taken(source), TRACK);
@@ -42,7 +42,7 @@ fn source(rig: &mut Rig, shard: u32) -> ConnId {
     source
 }
 
-/// A client that waits by `line`, in which `A` and `B` are keys of two shards, and the sources of both.
+/// A client that waits by `line`, in which `A` and `B` are keys of two shards, and the links of both for changes.
 fn waiting(rig: &mut Rig, line: &str) -> (ConnId, String, String, [ConnId; 2]) {
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("{}|", line.replace('A', &a).replace('B', &b)));
@@ -54,10 +54,10 @@ fn waiting(rig: &mut Rig, line: &str) -> (ConnId, String, String, [ConnId; 2]) {
     (client, a, b, sources)
 }
 
-/// Both keys are looked at since the nodes tell of changes from now on.
+/// Checks that both keys are read, since the nodes report changes from now on.
 #[track_caller]
 fn look_at_both(rig: &mut Rig, a: &str, b: &str) {
-    // Each node that confirms is a reason to look; the second may come while the first look is under way.
+    // Each confirmation of a node causes a look at the keys. The second may come while the first look is under way.
     while rig.has_sent(rig.node(0)) || rig.has_sent(rig.node(1)) {
         look(rig, 0, a, "none");
         look(rig, 1, b, "none");
@@ -143,7 +143,7 @@ fn a_key_of_another_type_is_refused_as_in_redis() {
     look(&mut rig, 0, &a, "string");
     look(&mut rig, 1, &b, "list");
     assert_eq!(rig.taken(client), "-WRONGTYPE Operation against a key holding the wrong kind of value|");
-    // Behind one that has an element it does no harm.
+    // Behind a key with an element, a key of another type does no harm.
     look(&mut rig, 1, &b, "list");
     look(&mut rig, 0, &a, "string");
     assert_eq!(rig.node_got(1), asked(&["LPOP", &b]));
@@ -181,7 +181,7 @@ fn lmpop_without_elements_is_null_and_does_not_wait() {
 }
 
 #[test]
-fn a_client_that_waits_gets_what_is_pushed() {
+fn a_client_that_waits_gets_a_pushed_element() {
     let mut rig = rig(2);
     let (client, _, b, sources) = waiting(&mut rig, "blpop A B 0");
     assert_eq!(rig.proxy.counters().clients_blocked, 1);
@@ -197,7 +197,7 @@ fn a_client_that_waits_gets_what_is_pushed() {
 }
 
 #[test]
-fn what_came_before_the_nodes_tell_of_changes_is_found() {
+fn elements_from_before_the_confirmations_are_found() {
     let mut rig = rig(2);
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("blpop {a} {b} 0|"));
@@ -252,7 +252,7 @@ fn a_change_during_a_pop_is_not_missed() {
 }
 
 #[test]
-fn when_the_time_is_up_the_client_is_told() {
+fn a_client_whose_time_is_up_gets_null() {
     let mut rig = rig(2);
     let (client, ..) = waiting(&mut rig, "blpop A B 0.5");
     rig.pass(Duration::from_millis(499));
@@ -427,7 +427,7 @@ fn draining_ends_the_wait_over_shards() {
     assert!(rig.is_closed(client) && rig.proxy.is_drained());
 }
 
-/// A client that reads streams on two shards for a group, which both have said that they have.
+/// A client that reads streams of two shards for a group. Both shards have confirmed the group.
 fn reading(rig: &mut Rig, options: &str) -> (ConnId, String, String) {
     let (client, a, b) = (rig.client(), rig.key(0), rig.key(1));
     rig.client_sends(client, &format!("xreadgroup group g c {options} streams {a} {b} > >|"));

@@ -1,14 +1,14 @@
-//! Profiles, event by event: databases and versions of the protocol on connections of their own.
+//! Profiles, event by event: databases and protocol versions have links of their own.
 
 use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{ConnId, Limits, Notice};
 use std::time::Duration;
 
-/// How a connection for database 3 begins, and what its node answers.
+/// The first requests of a link for database 3, and the node's replies.
 const TO_3: (&str, &str) = ("*2|$6|SELECT|$1|3|*1|$4|PING|", "+OK|+PONG|");
 
-/// A client that has selected database 3, over one shard, and the connection of its profile, on which nothing waits.
+/// A client that has selected database 3, over one shard, and the idle link of its profile.
 fn in_database_3(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
     rig.client_sends(client, "select 3|get x|");
@@ -27,7 +27,7 @@ fn select_is_answered_at_once_and_switches_links() {
     rig.client_sends(client, "get x|");
     rig.client_sends(other, "get x|");
     assert_eq!((rig.taken(conn).as_str(), rig.node_got(0).as_str()), ("*2|$3|get|$1|x|", "*2|$3|get|$1|x|"));
-    // All who are in the profile share its connection.
+    // All clients in the profile share its link.
     rig.client_sends(other, "select 3|");
     rig.node_sends(0, "$1|0|");
     rig.client_sends(other, "incr x|");
@@ -37,7 +37,7 @@ fn select_is_answered_at_once_and_switches_links() {
 }
 
 #[test]
-fn nothing_overtakes_what_is_in_flight_in_the_profile_before() {
+fn requests_do_not_overtake_those_in_the_old_profile() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     rig.client_sends(client, "set x 3|select 0|set x 0|select 3|get x|");
@@ -65,7 +65,7 @@ fn requests_before_the_end_run_in_their_profiles() {
 }
 
 #[test]
-fn nor_is_it_forgotten_when_it_does_not_want_to_hear_of_it() {
+fn muted_requests_before_the_end_run_in_their_profiles() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     rig.client_sends(client, "client reply off|set x 1|select 0|set x 2|select 3|set x 3|");
@@ -99,7 +99,7 @@ fn refused_handshake_fails_one_profile_alone() {
     rig.bring_up_greeted(0, TO_3.0, "-ERR DB index is out of range|+PONG|");
     let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: ERR DB index is out of range|";
     assert_eq!(rig.taken(client), format!("+OK|{refusal}"));
-    // However often it is tried, the log is told once.
+    // After several attempts, the log still has one line.
     rig.pass(Duration::from_millis(30));
     rig.bring_up_greeted(0, TO_3.0, "-ERR DB index is out of range|+PONG|");
     let reason = "ERR DB index is out of range".to_owned();
@@ -114,12 +114,12 @@ fn refused_handshake_fails_one_profile_alone() {
 }
 
 #[test]
-fn a_profile_that_nobody_is_in_is_closed_after_a_while() {
+fn a_profile_without_clients_is_closed_after_a_while() {
     let mut rig = Rig::ready(1);
     let (client, conn) = in_database_3(&mut rig);
     let stays_for = |rig: &mut Rig, seconds| {
         rig.pass(Duration::from_secs(seconds));
-        // A node that was silent for some seconds is asked whether it lives, over each profile.
+        // A node that was silent for some seconds gets a health check on the link of each profile.
         if rig.taken(conn) == "*1|$4|PING|" {
             rig.sends(conn, "+PONG|");
             rig.node_sends(0, "+PONG|");
@@ -130,7 +130,7 @@ fn a_profile_that_nobody_is_in_is_closed_after_a_while() {
     rig.client_sends(client, "reset|");
     assert!((0..4).all(|_| stays_for(&mut rig, 1)), "it may come back");
     assert!(!(0..2).all(|_| stays_for(&mut rig, 1)));
-    // The place that it had is used again.
+    // The place of the link is used again.
     let connections = rig.proxy.core.cx.engine.links.iter().len();
     in_database_3(&mut rig);
     assert_eq!(rig.proxy.core.cx.engine.links.iter().len(), connections);
@@ -171,7 +171,7 @@ fn a_scan_and_a_script_keep_to_the_profile() {
     rig.client_sends(client, &format!("select 3|scan 0|select 0|get {a}|"));
     let first = rig.bring_up_greeted(0, TO_3.0, TO_3.1);
     assert_eq!(rig.taken(first), "*2|$4|scan|$1|0|");
-    // The next shard is asked over the profile in which the scan began, though its client has left it.
+    // The next shard gets the scan over the profile in which it began, though the client has left that profile.
     rig.sends(first, "*2|$1|0|*1|$1|k|");
     let second = rig.bring_up_greeted(1, TO_3.0, TO_3.1);
     assert_eq!(rig.taken(second), "*2|$4|scan|$1|0|");
@@ -194,8 +194,8 @@ fn large_reply_is_refetched_in_its_profile() {
             ..Limits::default()
         },
     );
-    // A new client's replies are expected to be as large as most are: the first ones come over a connection of its own.
-    // That is free again when the profile needs one to share, and is taken for it.
+    // A new client's replies are expected to be as large as most are, so the first ones come over a link of its own.
+    // That link is free when the profile needs one to share, and is taken for it.
     let (client, conn) = in_database_3(&mut rig);
     for _ in 0..80 {
         rig.client_sends(client, "exists y|");
@@ -225,10 +225,10 @@ fn client_list_shows_the_database() {
     assert!(lines.contains(" db=7 ") && lines.contains(" resp=2"), "{lines}");
 }
 
-/// How a connection of RESP3 for database 0 begins, and what its node answers.
+/// The first requests of a link with RESP3 for database 0, and the node's replies.
 const TO_RESP3: (&str, &str) = ("*2|$5|HELLO|$1|3|*1|$4|PING|", "%1|$5|proto|:3|+PONG|");
 
-/// What HELLO answers to the first client in a protocol.
+/// The reply of HELLO to the first client in a protocol.
 fn hello(header: &str, proto: u8) -> String {
     format!(
         "{header}|$6|server|$5|redis|$7|version|$6|7.0.15|$5|proto|:{proto}|$2|id|:1|$4|mode|$10|standalone|\
@@ -298,14 +298,14 @@ fn every_type_of_resp3_passes_untouched() {
     let replies = "%1|$1|a|,1.5|~2|:1|:2|_|#t|(12345678901234567890|=6|txt:hi|!5|ERR x|\
                    |1|$3|ttl|:3|$1|v|,inf|*2|%0|~0|+OK|";
     let replies = replies.replace("||1|", "|\u{1}1|");
-    // An attribute's byte is the one that stands for line ends here.
+    // In this test, the byte of an attribute's type is the one that stands for CR LF.
     let bytes = replies.replace('|', "\r\n").replace('\u{1}', "|");
     rig.event(crate::Event::Received { conn, bytes: bytes.as_bytes() });
     assert_eq!(rig.taken(client), bytes.replace("\r\n", "|"));
 }
 
 #[test]
-fn a_push_that_nobody_subscribed_to_reaches_nobody() {
+fn a_push_without_a_subscription_is_dropped() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "hello 3|get x|");
@@ -313,7 +313,7 @@ fn a_push_that_nobody_subscribed_to_reaches_nobody() {
     rig.client_sends(other, "hello 3|get y|");
     rig.taken(client);
     rig.taken(other);
-    // It may be meant as the reply to the first request: then all others would get the reply of somebody else.
+    // The push may be meant as the reply to the first request. Then all others would get the reply of another.
     rig.sends(conn, ">2|$10|invalidate|*1|$1|x|$1|x|$1|y|");
     let lost = "-ERR node protocol error, outcome unknown (shard 127.0.0.1:7000)|";
     assert_eq!((rig.taken(client).as_str(), rig.taken(other).as_str()), (lost, lost));
@@ -328,7 +328,7 @@ fn a_large_push_is_not_taken_for_a_large_reply() {
     rig.client_sends(client, "get x|");
     rig.node_sends(0, ">1|$100000|x");
     assert_eq!(rig.taken(client), lost);
-    // The same on a connection of the client's own.
+    // The same on a link of the client's own.
     let mut rig = Rig::ready_with(
         1,
         Limits { engine: EngineLimits { large_bytes: 20, ..EngineLimits::default() }, ..Limits::default() },
@@ -361,7 +361,7 @@ fn swapdb_works_over_one_shard() {
 }
 
 #[test]
-fn what_is_told_of_clients_and_commands_has_the_shapes_of_resp3() {
+fn reports_on_clients_and_commands_have_resp3_types() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(
@@ -399,7 +399,7 @@ fn handshake_reply_is_not_taken_for_a_large_reply() {
     let client = rig.client();
     rig.client_sends(client, "hello 3|get x|");
     rig.taken(client);
-    // It comes in two pieces, while a request waits behind it.
+    // The reply comes in two pieces, while a request waits behind it.
     let conn = rig.bring_up_greeted(0, TO_RESP3.0, "%2|$5|proto|:3|$100000|x");
     rig.sends(conn, &format!("{}|:1|+PONG|", "x".repeat(99_999)));
     assert_eq!(rig.taken(conn), "*2|$3|get|$1|x|");

@@ -1,4 +1,4 @@
-//! Transcripts of nodes that must show who they are. `|` stands for CR LF.
+//! Transcripts of nodes that must prove their identity. `|` stands for CR LF.
 
 use crate::event::Event;
 use crate::testing::Rig;
@@ -18,7 +18,7 @@ fn cluster(rig: &Rig, identity: &str) -> Topology {
     Topology::of_cluster(Some(before), before.epoch() + 1, &[shard]).expect("valid")
 }
 
-/// The node of `shard` takes the connection that was asked for, says PONG, and is asked `question`.
+/// Connects the link to the node of `shard`, which says PONG and gets `question`.
 fn greet(rig: &mut Rig, shard: u32, question: &str) -> crate::ConnId {
     let conn = rig.node(shard);
     rig.event(Event::Connected { conn });

@@ -6,7 +6,7 @@ use crate::testing::{Rig, deliver_mail};
 use crate::{CloseReason, ConnId, Event, Limits, Notice};
 use std::time::Duration;
 
-/// The request or answer `word` for one name; an answer has a count.
+/// The request or reply `word` for one name; a reply has a count.
 pub(super) fn said(word: &str, name: &str, count: Option<usize>) -> String {
     let len = 2 + usize::from(count.is_some());
     let count = count.map_or_else(String::new, |count| format!(":{count}|"));
@@ -17,7 +17,7 @@ pub(super) fn message(channel: &str, text: &str) -> String {
     format!("*3|$7|message|${}|{channel}|${}|{text}|", channel.len(), text.len())
 }
 
-/// A client that is subscribed to `channel`, the first of its shard, and the connection over which messages come.
+/// A client that is subscribed to `channel`, the first of its shard, and the link of the messages.
 fn subscribed(rig: &mut Rig, shard: u32, channel: &str) -> (ConnId, ConnId) {
     let client = rig.client();
     rig.client_sends(client, &format!("subscribe {channel}|"));
@@ -29,7 +29,7 @@ fn subscribed(rig: &mut Rig, shard: u32, channel: &str) -> (ConnId, ConnId) {
 }
 
 #[test]
-fn clients_share_one_subscription_and_are_told_when_it_is_there() {
+fn clients_share_a_subscription_and_get_its_confirmation() {
     let mut rig = Rig::ready(2);
     let channel = rig.key(1);
     let one = rig.client();
@@ -89,7 +89,7 @@ fn a_pattern_is_subscribed_to_on_all_nodes() {
 }
 
 #[test]
-fn what_happens_to_keys_comes_from_all_nodes() {
+fn keyspace_events_come_from_all_nodes() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let channel = "__keyevent@0__:set";
@@ -117,7 +117,7 @@ fn shard_channels_are_counted_by_themselves() {
 }
 
 #[test]
-fn who_is_subscribed_may_ask_for_little_else() {
+fn subscribed_clients_may_ask_for_little_else() {
     let mut rig = Rig::ready(1);
     let (client, source) = subscribed(&mut rig, 0, "a");
     rig.taken(source);
@@ -175,14 +175,15 @@ fn nothing_to_unsubscribe_from_is_an_answer_too() {
 }
 
 #[test]
-fn what_is_pipelined_behind_a_subscription_is_true_in_its_order() {
+fn replies_behind_a_subscription_are_in_order() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "subscribe a a|unsubscribe a|subscribe a|ping|");
     let source = rig.bring_up_pinned(0);
     let asked = ["subscribe", "unsubscribe", "subscribe"].map(|word| said(word, "a", None));
     assert_eq!(rig.taken(source), asked.concat());
-    // What was asked for twice is told as soon as it is not wanted any more; the last is still to be confirmed.
+    // A subscription that is requested twice is confirmed as soon as it is not wanted any more. The last one is still
+    // to be confirmed.
     assert_eq!(rig.taken(client), said("subscribe", "a", Some(1)).repeat(2));
     rig.sends(source, &said("subscribe", "a", Some(1)));
     rig.sends(source, &message("a", "of the first"));
@@ -205,7 +206,7 @@ fn a_reset_leaves_nothing_unanswered() {
 }
 
 #[test]
-fn a_message_does_not_overtake_the_word_that_it_may_come() {
+fn a_message_does_not_overtake_its_confirmation() {
     let mut rig = Rig::ready(1);
     let (_, source) = subscribed(&mut rig, 0, "a");
     let client = rig.client();
@@ -221,7 +222,7 @@ fn a_message_does_not_overtake_the_word_that_it_may_come() {
 }
 
 #[test]
-fn a_subscription_is_heard_by_who_wants_no_replies() {
+fn messages_reach_clients_with_muted_replies() {
     let mut rig = Rig::ready(1);
     let (_, source) = subscribed(&mut rig, 0, "a");
     let client = rig.client();
@@ -252,7 +253,7 @@ fn receivers_are_the_clients_of_all_workers() {
     rigs[1].client_sends(publisher, "publish a x|publish b x|publish c x|");
     let requests = ["a", "b", "c"].map(|channel| format!("*3|$7|publish|$1|{channel}|$1|x|"));
     assert_eq!(rigs[1].node_got(0), requests.concat());
-    // Two of our connections, and somebody who came to the node directly; one of our connections; nobody.
+    // Receivers: two links of shardis and a client that came to the node directly; one link of shardis; none.
     rigs[1].node_sends(0, ":3|:1|:0|");
     assert_eq!(rigs[1].taken(publisher), ":4|:1|:0|");
 
@@ -297,7 +298,7 @@ fn a_lost_connection_is_made_again_and_all_is_asked_for_again() {
     assert_eq!(rig.proxy.counters().message_gaps, 1);
     let (shard, reason) = ("127.0.0.1:7000".to_owned(), "reset".to_owned());
     assert_eq!(rig.notices(), [Notice::MessagesMissed { shard: shard.clone(), topics: 1, reason }]);
-    // Who comes now waits for the new connection.
+    // A client that comes now waits for the new link.
     rig.client_sends(waiting, "subscribe a|");
     assert_eq!(rig.taken(waiting), "");
     rig.pass(Duration::from_millis(20));
@@ -338,7 +339,7 @@ fn a_node_that_does_not_answer_costs_the_connection() {
     let source = rig.bring_up_pinned(0);
     assert_eq!(rig.taken(source), said("subscribe", "a", None));
     rig.sends(source, &said("subscribe", "a", Some(1)));
-    // A silent one is asked whether it lives.
+    // A silent node gets a health check.
     rig.pass(Duration::from_millis(6500));
     assert_eq!(rig.taken(source), "*1|$4|PING|");
     rig.sends(source, "*2|$4|pong|$0||");
@@ -365,7 +366,7 @@ fn a_node_may_refuse_a_channel() {
 }
 
 #[test]
-fn what_is_no_message_costs_the_connection_and_reaches_nobody() {
+fn a_reply_that_is_no_message_closes_the_link() {
     for garbage in ["$3|abc|", "*3|$9|subscribe|$1|b|:1|", "HTTP/1.1 400|"] {
         let mut rig = Rig::ready(1);
         let (client, source) = subscribed(&mut rig, 0, "a");
@@ -470,7 +471,7 @@ fn subscriptions_are_bounded() {
     assert_eq!(rig.taken(other), said("subscribe", "a", Some(1)));
 }
 
-/// Lines that a client was shown, without their times.
+/// Lines that a monitor got, without their times.
 fn shown(rig: &mut Rig, client: ConnId) -> Vec<String> {
     let text = rig.taken(client);
     let lines = text.split_terminator('|').map(|line| match line.split_once(" [") {
@@ -481,13 +482,13 @@ fn shown(rig: &mut Rig, client: ConnId) -> Vec<String> {
 }
 
 #[test]
-fn who_monitors_sees_the_requests_of_all_workers() {
+fn monitors_see_the_requests_of_all_workers() {
     let mut rigs = Rig::workers(2, 1);
     let [monitor, other] = [0, 1].map(|worker| rigs[worker].client());
     rigs[0].client_sends(monitor, "monitor|monitor|ping|");
     assert_eq!(shown(&mut rigs[0], monitor), ["+OK", "+PONG", r#"[0 127.0.0.1:50000] "ping""#]);
     rigs[1].client_sends(other, "set a 1|get a b|select 3|auth x y|client list|hello 2 auth u p|save|");
-    // What follows SELECT waits for what went before.
+    // The SELECT and the requests behind it wait for earlier replies.
     rigs[1].node_sends(0, "+OK|");
     deliver_mail(&mut rigs);
     let expected = [
@@ -516,7 +517,7 @@ fn a_monitor_that_goes_is_shown_nothing_any_more() {
 }
 
 #[test]
-fn who_may_not_listen_any_more_is_closed() {
+fn a_pattern_without_permission_closes_its_client() {
     let users = "user default on nopass ~* &* +@all\nuser bob on >b ~* resetchannels &news* &n? +@all";
     let mut rig = Rig::ready_with_users(1, users);
     let (client, admin) = (rig.client(), rig.client());
@@ -571,7 +572,7 @@ fn unsubscribe_is_confirmed_despite_a_silent_node() {
     assert!(rig.is_closed(source));
     assert_eq!(rig.taken(client), said("unsubscribe", "a", Some(0)) + "$-1|");
     assert_eq!(rig.proxy.counters().message_gaps, 0, "nobody missed a message");
-    // The node counts us no more.
+    // The node does not count the link any more.
     let publisher = rig.client();
     rig.client_sends(publisher, "publish a hi|");
     assert!(rig.node_got(0).ends_with("publish|$1|a|$2|hi|"));
@@ -598,7 +599,7 @@ fn messages_follow_the_clients_protocol() {
 }
 
 #[test]
-fn what_a_client_publishes_behind_its_own_subscription_it_hears() {
+fn a_client_gets_messages_behind_its_own_subscription() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "hello 3|");
@@ -618,7 +619,7 @@ fn what_a_client_publishes_behind_its_own_subscription_it_hears() {
     assert_eq!(rig.taken(client), as_push(&message("b", "hi")) + ":1|");
 }
 
-/// What is said in RESP2, as RESP3 has it.
+/// The message `said` of RESP2, as RESP3 has it.
 fn as_push(said: &str) -> String {
     said.replacen('*', ">", 1)
 }

@@ -19,7 +19,7 @@ pub(super) fn request(words: &str) -> String {
     format!("*{}|{}", words.len(), args.concat())
 }
 
-/// What a node says of a slot that is that of `node`.
+/// The MOVED error for a slot of `node`.
 pub(super) fn moved(slot: u32, node: u32) -> String {
     format!("-MOVED {slot} 127.0.0.1:{}|", 7000 + node)
 }
@@ -44,7 +44,7 @@ pub(super) fn hint(port: u16) -> Option<Wish> {
 }
 
 #[test]
-fn a_request_that_moved_is_sent_there_and_discovery_is_told() {
+fn a_moved_request_is_sent_on_and_wakes_discovery() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|get {key}|"));
@@ -89,7 +89,7 @@ fn a_key_on_its_way_to_a_node_without_slots_is_asked_for_there() {
 }
 
 #[test]
-fn a_slot_that_nobody_has_is_asked_for_five_times_elsewhere() {
+fn a_slot_without_an_owner_is_redirected_five_times() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("get {key}|"));
@@ -138,7 +138,7 @@ fn moved_after_a_whole_timeout_still_waits_for_the_map() {
     rig.client_sends(other, &format!("get {key}|"));
     rig.client_sends(client, &format!("set {key} 1|"));
     rig.node_got(0);
-    // A slow node that is not silent: the reply ahead comes in pieces.
+    // The node is slow but not silent: an earlier reply comes in pieces.
     rig.node_sends(0, "$3000|");
     for _ in 0..3 {
         rig.pass(rig.proxy.core.cx.engine.limits.request_timeout / 2);
@@ -158,7 +158,7 @@ fn moved_after_a_whole_timeout_still_waits_for_the_map() {
 }
 
 #[test]
-fn what_waits_for_a_map_that_does_not_come_is_refused_in_time() {
+fn requests_without_a_new_map_are_refused_in_time() {
     let mut rig = Rig::cluster(1);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("set {key} 1|"));
@@ -183,7 +183,7 @@ fn slot_moving_on_waits_for_requests_in_flight() {
     rig.node_got(1);
     rig.node_sends(0, &moved(slot, 1));
     assert_eq!(rig.node_got(1), set(1));
-    // It has moved on meanwhile: the first one is told so by its node later than the others.
+    // The slot has moved on meanwhile. The node reports that for the first request later than for the others.
     rig.node_sends(0, &moved(slot, 2).repeat(2));
     rig.pass(Duration::from_millis(100));
     assert_eq!((rig.node_got(2), rig.proxy.pending().requests_parked), (String::new(), 2));
@@ -227,7 +227,7 @@ fn newer_map_does_not_overtake_older_redirects() {
 }
 
 #[test]
-fn what_cannot_be_had_for_a_moment_is_tried_again() {
+fn keys_that_are_down_for_a_moment_are_tried_again() {
     let loading = "-LOADING Redis is loading the dataset in memory|";
     for declined in [
         "-CLUSTERDOWN The cluster is down|",
@@ -250,7 +250,7 @@ fn what_cannot_be_had_for_a_moment_is_tried_again() {
 }
 
 #[test]
-fn what_cannot_be_had_for_long_is_refused_in_time() {
+fn keys_that_are_down_for_long_are_refused_in_time() {
     let mut rig = Rig::cluster(1);
     let (client, key, _) = begin(&mut rig);
     let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
@@ -351,7 +351,7 @@ fn declined_write_is_not_retried_behind_an_answered_read() {
     assert_eq!(rig.node_got(2), request("set x 2") + &request("del x"));
     rig.node_sends(2, "+OK|:1|");
     assert_eq!(rig.taken(client), "+OK|:1|");
-    // Nor is a transaction: the read behind it saw nothing of it.
+    // A transaction is not repeated either: the read behind it did not see its effect.
     rig.client_sends(client, "multi|set x 1|exec|get x|");
     rig.node_got(2);
     let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
@@ -361,7 +361,7 @@ fn declined_write_is_not_retried_behind_an_answered_read() {
 }
 
 #[test]
-fn plain_nodes_speak_for_themselves() {
+fn errors_of_plain_nodes_are_not_redirects() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get x|");
@@ -428,7 +428,7 @@ fn a_transaction_is_sent_whole_where_its_slot_is() {
     let abort = "-EXECABORT Transaction discarded because of previous errors.|";
     rig.node_sends(0, &format!("+OK|{}{abort}{}", ask(slot, 1), moved(slot, 1)));
     assert_eq!(rig.node_got(1), format!("{ASKING}{whole}{get}"));
-    // It is declined there too, by EXEC itself.
+    // The transaction is declined there too, by EXEC itself.
     rig.node_sends(1, &format!("+OK|+OK|+QUEUED|{}$1|0|", moved(slot, 0)));
     assert_eq!(rig.node_got(0), whole);
     rig.node_sends(0, "+OK|+QUEUED|*1|:1|");
@@ -486,7 +486,7 @@ fn watched_keys_follow_their_slot_and_change_if_it_moves() {
 }
 
 #[test]
-fn who_waits_for_an_element_waits_where_the_slot_goes() {
+fn a_blocked_client_waits_where_the_slot_goes() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
     let wait = format!("{}{}", request("CLIENT ID"), request(&format!("blpop {key} 0")));
@@ -504,7 +504,7 @@ fn who_waits_for_an_element_waits_where_the_slot_goes() {
 }
 
 #[test]
-fn who_waits_elsewhere_waits_for_what_is_left_of_its_time() {
+fn a_redirected_wait_has_the_rest_of_its_time() {
     for (line, left) in [
         ("blpop {key} 10", "blpop {key} 5.500"),
         ("blmpop 10 1 {key} left", "blmpop 5.500 1 {key} left"),
@@ -527,7 +527,7 @@ fn who_waits_elsewhere_waits_for_what_is_left_of_its_time() {
 }
 
 #[test]
-fn a_client_that_ends_the_wait_of_another_is_obeyed() {
+fn client_unblock_is_no_reason_to_wait_elsewhere() {
     let mut rig = Rig::cluster(2);
     let (client, key, _) = begin(&mut rig);
     rig.client_sends(client, &format!("blpop {key} 0|"));
@@ -549,7 +549,7 @@ fn a_script_goes_along_with_the_request_that_names_it() {
     rig.node_sends(0, &format!("$40|{sha}|"));
     rig.node_sends(1, &format!("$40|{sha}|"));
     rig.taken(client);
-    // A connection that has not loaded it.
+    // A link that has not loaded the script.
     let node = rig.node(1);
     rig.event(crate::Event::Closed { conn: node, reason: "gone" });
     rig.pass(Duration::from_secs(1));
@@ -579,7 +579,7 @@ fn a_script_is_loaded_where_it_was_missed_behind_a_redirect() {
     assert_eq!(rig.node_got(0), runs);
     rig.node_sends(0, &ask(slot, 1));
     assert_eq!(rig.node_got(1), format!("{ASKING}{runs}"), "it has loaded it");
-    // It has forgotten it: somebody else has flushed its scripts.
+    // The node has lost the script: another client has flushed its scripts.
     rig.node_sends(1, "+OK|-NOSCRIPT No matching script. Please use EVAL.|");
     assert_eq!(rig.node_got(0), format!("{loads}{runs}"), "the slot may be back");
     rig.node_sends(0, &format!("$40|{sha}|{}", ask(slot, 1)));
@@ -610,7 +610,8 @@ fn an_error_on_a_connection_for_large_replies_is_read_whole() {
     assert_eq!((rig.proxy.pending().pins, rig.proxy.held_bytes()), (0, 0));
 }
 
-/// Both parts of a client's MGET are at node 0, since node 1 has redirected its own. Gives what that node got.
+/// Both parts of a client's MGET are at node 0, since node 1 has redirected its own part. Returns the bytes that node
+/// 0 got.
 fn brought_together() -> (Rig, ConnId, String) {
     let mut rig = Rig::cluster(2);
     let (client, key, _) = begin(&mut rig);
@@ -625,7 +626,7 @@ fn brought_together() -> (Rig, ConnId, String) {
 #[test]
 fn redirected_parts_of_one_node_are_retried_together() {
     let (mut rig, client, parts) = brought_together();
-    // The first one turns out to be large.
+    // The first reply turns out to be large.
     let large = "x".repeat(70_000);
     rig.node_sends(0, "*1|$70000|xxx");
     let pinned = rig.bring_up_pinned(0);
@@ -641,7 +642,7 @@ fn redirected_parts_of_one_node_are_retried_together() {
 fn redirected_parts_of_one_node_are_not_relayed_in_turn() {
     let (mut rig, client, parts) = brought_together();
     let old = rig.node(0);
-    // So large that another connection takes the place of this one.
+    // The reply is so large that another link takes the place of this one.
     rig.node_sends(0, "*1|$2000000|xxx");
     assert!(
         rig.is_closed(old),
@@ -671,7 +672,7 @@ fn a_large_request_follows_its_key_on_its_way() {
     rig.sends(pinned, &ask(slot, 1));
     let pinned = rig.bring_up_pinned(1);
     assert_eq!(rig.taken(pinned), format!("{ASKING}{sent}"));
-    // The answer to ASKING is not the client's.
+    // The reply to ASKING does not belong to the client.
     rig.sends(pinned, "+O");
     rig.sends(pinned, "K|+OK|");
     assert_eq!(rig.taken(client), "+OK|");
@@ -684,7 +685,7 @@ fn asking_replies_among_buffered_replies_are_skipped() {
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("get {key}|get {key}|"));
     let sent = rig.node_got(0);
-    // The first one is large, so that both are asked again where their client alone is.
+    // The first reply is large, so that both reads are sent again on a link of their client.
     rig.node_sends(0, "$70000|xxx");
     let pinned = rig.bring_up_pinned(0);
     assert_eq!(rig.taken(pinned), sent);
@@ -719,7 +720,7 @@ fn rest_of_an_asking_reply_is_read_though_the_client_is_slow() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_what_is_parked_along() {
+fn queued_requests_go_with_their_client() {
     let mut rig = Rig::cluster(1);
     let (client, key, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("multi|incr {key}|exec|"));
@@ -731,7 +732,7 @@ fn a_client_that_leaves_takes_what_is_parked_along() {
     assert_eq!((rig.node_got(0).as_str(), rig.proxy.held_bytes()), ("", 0));
 }
 
-/// A client that is subscribed to a shard channel of shard 0, the channel and its slot, and where its messages come from.
+/// A client that is subscribed to a shard channel of shard 0, the channel and its slot, and the link of its messages.
 pub(super) fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
     let (client, channel, slot) = begin(rig);
     rig.client_sends(client, &format!("ssubscribe {channel}|"));
@@ -744,7 +745,7 @@ pub(super) fn listener(rig: &mut Rig) -> (ConnId, String, u32, ConnId) {
     (client, channel, slot, source)
 }
 
-/// Who has which slots of two: both the same, but that `slot` of the first is the second's.
+/// The slots of two nodes: both have the same number, but `slot` of the first belongs to the second.
 pub(super) fn even_but(slot: u32) -> Vec<(u32, Vec<RangeInclusive<u16>>)> {
     let slot = slot as u16;
     let mut map = even(2);
@@ -774,7 +775,7 @@ fn a_shard_channel_follows_its_slot_when_its_node_drops_it() {
     rig.sends(new, &changed("ssubscribe", &channel));
     rig.sends(new, &message("smessage", &channel));
     assert_eq!(rig.taken(client), message("smessage", &channel), "the client need not know");
-    // The map says so too: nothing is left to do.
+    // The map agrees, so nothing is left to do.
     rig.remap(&even_but(slot));
     assert_eq!((rig.taken(old), rig.taken(new)), (String::new(), String::new()));
     rig.client_sends(client, "sunsubscribe|");
@@ -791,7 +792,7 @@ fn a_shard_channel_goes_where_the_map_says() {
     let new = rig.bring_up_pinned(1);
     assert_eq!(rig.taken(new), request(&format!("ssubscribe {channel}")));
     rig.sends(new, &changed("ssubscribe", &channel));
-    // It may come behind what is said there from now on.
+    // The message may come behind the replies from the old node.
     rig.sends(old, &message("smessage", &channel));
     assert_eq!(rig.taken(client), "", "what comes from where it was is late");
     rig.sends(old, &changed("sunsubscribe", &channel));
@@ -800,13 +801,13 @@ fn a_shard_channel_goes_where_the_map_says() {
 }
 
 #[test]
-fn what_a_node_confirms_is_what_it_was_asked_last() {
+fn a_confirmation_belongs_to_the_last_request() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("ssubscribe {channel}|"));
     let source = rig.bring_up_pinned(0);
     assert_eq!(rig.taken(source), request(&format!("ssubscribe {channel}")));
-    // Away, and back before anybody has answered.
+    // The slot moves away, and back before any node has answered.
     rig.remap(&even_but(slot));
     rig.remap(&even(2));
     let asked = ["sunsubscribe", "ssubscribe"].map(|word| request(&format!("{word} {channel}")));
@@ -831,7 +832,7 @@ fn subscriber_stays_when_its_primary_becomes_a_replica() {
     rig.taken(source);
     rig.sends(source, &changed("ssubscribe", &elsewhere));
     rig.taken(other);
-    // A node that has lost its last slot follows, by itself, the one that has got it.
+    // A node that has lost its last slot becomes, by itself, a replica of the node that has got the slot.
     let present = rig.proxy.core.cx.engine.topology.clone();
     let node = |port| NodeSpec::tcp("127.0.0.1", port);
     let (primary, replicas, slots) = (Some(node(7001)), vec![node(7000)], vec![0..=16383]);
@@ -855,7 +856,7 @@ fn subscriber_stays_when_its_primary_becomes_a_replica() {
 }
 
 #[test]
-fn who_subscribes_by_an_old_map_gets_there_all_the_same() {
+fn a_subscription_by_an_old_map_reaches_its_node() {
     let mut rig = Rig::cluster(2);
     let (client, channel, slot) = begin(&mut rig);
     rig.client_sends(client, &format!("ssubscribe {channel}|"));
@@ -879,10 +880,10 @@ fn a_pattern_hears_each_message_of_a_cluster_once() {
     }
     assert_eq!(rig.taken(client), "*3|$10|psubscribe|$1|*|:1|");
     let message = |channel: &str| format!("*4|$8|pmessage|$1|*|${}|{channel}|$2|hi|", channel.len());
-    // Published to any node, it comes from all.
+    // A message that is published to any node comes from all.
     sources.iter().for_each(|source| rig.sends(*source, &message("news")));
     assert_eq!(rig.taken(client), message("news"));
-    // What happens to a key, its own node tells and no other.
+    // Only the key's own node reports a keyspace event.
     let event = "__keyevent@0__:del";
     sources.iter().for_each(|source| rig.sends(*source, &message(event)));
     assert_eq!(rig.taken(client), message(event).repeat(2));
@@ -904,7 +905,8 @@ fn a_pattern_hears_each_message_once_while_slots_move() {
         false => [sources[1], sources[0]],
     };
     rig.sends(speaker, message);
-    // Now the slot that the pattern would have as a key is the other's; it has told the same message later.
+    // Now the slot that the pattern would have as a key belongs to the other node, which has sent the same message
+    // later.
     rig.remap(&[(0, vec![8192..=16383]), (1, vec![0..=8191])]);
     rig.sends(echo, message);
     assert_eq!(rig.taken(client), message);
@@ -933,7 +935,7 @@ fn retry_that_may_be_declined_is_not_behind_later_requests() {
     rig.node_got(0);
     rig.node_sends(0, &ask(slot, 1));
     assert_eq!(rig.node_got(1), format!("{ASKING}{}", request(&format!("sdiff {first} {second}"))));
-    // SADD is still on its way to the old node, and will be at the new one before SDIFF could be asked again.
+    // SADD is still on its way to the old node, and would be at the new one before SDIFF could be sent again.
     rig.node_sends(1, "+OK|-TRYAGAIN Multiple keys request during rehashing of slot|");
     assert!(rig.taken(client).starts_with("-TRYAGAIN "), "it is not asked again");
     rig.node_sends(0, &ask(slot, 1));
@@ -957,7 +959,8 @@ fn large_reply_does_not_block_an_earlier_reply() {
     );
     let large = "x".repeat(200_000);
     rig.node_sends(1, &format!("$200000|{}", &large[..70_000]));
-    // Both are asked again, each over a connection of its own: on one, the large reply would wait for that behind it.
+    // Both reads are sent again, each on a link of its own. On one link, the large reply would wait for the reply
+    // ahead of it.
     let conns = rig.bring_up_all_pinned();
     let sent: Vec<String> = conns.iter().map(|&conn| rig.taken(conn)).collect();
     assert_eq!(sent, [second, first]);

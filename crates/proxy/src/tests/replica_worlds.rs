@@ -1,5 +1,6 @@
-//! A primary and two replicas that lag, stop, lose their links, connections and data as a seed decides, and clients that
-//! each write keys of their own: whatever happens, each reads just what it wrote last, in its order, and no error.
+//! A primary and two replicas, and clients that each write keys of their own. The replicas lag, stop, and lose their
+//! links, connections and data, as a seed decides. Each client always reads its own last write, in order, and gets no
+//! error.
 
 use crate::testing::Rig;
 use crate::{Board, ConnId, Event, Limits, ReadFrom, Reading, Settings};
@@ -16,12 +17,12 @@ const STEPS: usize = 400;
 #[derive(Default)]
 struct Node {
     conn: Option<ConnId>,
-    /// Requests that came and were not carried out yet.
+    /// Requests that came and have not run yet.
     requests: VecDeque<Vec<String>>,
     unread: Vec<u8>,
-    /// How much of the primary's log it has.
+    /// The length of the prefix of the primary's log that the node has.
     applied: usize,
-    /// It has no data yet, or its link is down.
+    /// The node has no data yet, or its replication link is down.
     unlinked: bool,
     loading: bool,
     frozen: bool,
@@ -29,7 +30,7 @@ struct Node {
 
 struct Client {
     conn: ConnId,
-    /// What it wrote last to each of its keys.
+    /// The client's last write to each of its keys.
     values: HashMap<String, u64>,
     /// The replies that are still to come.
     expected: VecDeque<String>,
@@ -41,7 +42,7 @@ struct World {
     prng: Prng,
     nodes: Vec<Node>,
     clients: Vec<Client>,
-    /// What the primary has carried out.
+    /// The writes that the primary has run.
     log: Vec<(String, u64)>,
     written: u64,
     seed: u64,
@@ -51,7 +52,7 @@ impl World {
     fn new(seed: u64, from: ReadFrom) -> World {
         let reading = Reading { from, zone: Some("b".to_owned()), ..Reading::default() };
         let settings = Settings { reading, seed, ..Settings::default() };
-        // Worlds are short: what comes back has its share at once, or after a while that they last.
+        // Worlds are short. A replica that returns has its share at once, or after a time that fits into the world.
         let slow_start = Duration::from_millis(seed % 3 * 50);
         let limits = Limits { slow_start, ..Limits::default() };
         let mut rig = Rig::over(LIST, limits, settings, &Arc::new(Board::new(1)));
@@ -80,7 +81,7 @@ impl World {
         self.connect();
     }
 
-    /// A client sends some requests in one piece.
+    /// Sends some requests of a client in one write.
     fn ask(&mut self) {
         let number = self.prng.below(CLIENTS as u64) as usize;
         let mut text = String::new();
@@ -101,7 +102,7 @@ impl World {
         self.rig.client_sends(conn, &text);
     }
 
-    /// Nodes that want to be connected to are, and what they were sent comes to them.
+    /// Connects the links that the core asks for, and delivers its output to the nodes.
     fn connect(&mut self) {
         for number in 0..self.nodes.len() {
             if !self.rig.is_asked_for(number as u32) {
@@ -128,7 +129,7 @@ impl World {
         }
     }
 
-    /// The nodes carry some of their requests out.
+    /// Lets the nodes run some of their requests.
     fn serve(&mut self) {
         (0..3).for_each(|number| self.serve_at(number));
     }
@@ -165,7 +166,7 @@ impl World {
         }
     }
 
-    /// Replicas get some of what they lack.
+    /// Lets replicas catch up a little.
     fn replicate(&mut self) {
         for number in 1..3 {
             let more = self.prng.below(4) as usize;
@@ -176,7 +177,7 @@ impl World {
         }
     }
 
-    /// Something happens to a replica.
+    /// Disturbs a replica.
     fn disturb(&mut self) {
         let number = 1 + self.prng.below(2) as usize;
         let log = self.log.len();
@@ -184,7 +185,7 @@ impl World {
         match self.prng.below(6) {
             0 => node.frozen = !node.frozen,
             1 => node.unlinked = !node.unlinked,
-            // It is linked again only when it has all that it needs to begin with.
+            // The replica is linked again only when its first synchronisation is complete.
             2 => (node.loading, node.unlinked, node.applied) = (false, false, log),
             3 => (node.loading, node.unlinked) = (true, true),
             4 => self.lose(number),
@@ -220,7 +221,7 @@ impl World {
         }
     }
 
-    /// All are well again and answer, until every client has its replies.
+    /// Heals all nodes and lets them answer, until every client has its replies.
     fn settle(&mut self) {
         for round in 0.. {
             assert!(round < 10_000, "seed {}: a reply never comes", self.seed);
@@ -240,7 +241,7 @@ impl World {
     }
 }
 
-/// What a node says of its replication.
+/// A node's report of its replication.
 fn report(number: usize, node: &Node, has: usize) -> String {
     let history = "a".repeat(40);
     let text = match number {
@@ -257,7 +258,7 @@ fn bulk(value: Option<u64>) -> String {
     value.map_or("$-1|".to_owned(), |value| format!("${}|{value}|", value.to_string().len()))
 }
 
-/// The first request in `bytes`, an array of bulk strings, and its length, if it is all there.
+/// The first request in `bytes`, an array of bulk strings, and its length, if it is complete.
 fn parse(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     let mut at = 0;
     let mut args = Vec::new();
@@ -270,7 +271,7 @@ fn parse(bytes: &[u8]) -> Option<(Vec<String>, usize)> {
     Some((args, at))
 }
 
-/// The number in the line of this kind that begins at `at`, which moves behind it.
+/// The number in the line of this kind at `at`, which moves behind the line.
 fn parse_number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
     let end = *at + bytes[*at..].windows(2).position(|pair| pair == b"\r\n")?;
     assert_eq!(bytes[*at], kind);
@@ -280,7 +281,7 @@ fn parse_number(bytes: &[u8], at: &mut usize, kind: u8) -> Option<usize> {
 }
 
 #[test]
-fn whatever_happens_to_replicas_clients_read_what_they_wrote() {
+fn clients_read_their_writes_despite_replica_faults() {
     let seeds = std::env::var("SHARDIS_SEEDS").map_or(300, |seeds| seeds.parse().expect("a number"));
     let policies = [ReadFrom::PreferReplica, ReadFrom::Any, ReadFrom::Nearest, ReadFrom::Zone];
     let (mut from_replicas, mut own_writes, mut retries) = (0, 0, 0);
@@ -298,7 +299,7 @@ fn whatever_happens_to_replicas_clients_read_what_they_wrote() {
         own_writes += counters.own_write_reads;
         retries += counters.replica_retries;
     }
-    // Else the worlds would prove nothing.
+    // Otherwise the worlds would prove nothing.
     assert!(
         from_replicas > 20 * seeds && own_writes > 20 * seeds && retries > seeds,
         "{from_replicas} {own_writes} {retries}"

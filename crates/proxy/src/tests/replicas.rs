@@ -18,7 +18,7 @@ fn set(key: &str) -> String {
     format!("*3|$3|set|${}|{key}|$1|1|", key.len())
 }
 
-/// What a node says that is so far; whether it is a replica shows in its number.
+/// The report of a node with this offset. The node's number shows whether it is a replica.
 fn report(node: u32, offset: u64) -> String {
     let history = "a".repeat(40);
     let text = match node {
@@ -28,7 +28,7 @@ fn report(node: u32, offset: u64) -> String {
     format!("${}|{text}|", text.replace('|', "\r\n").len())
 }
 
-/// A proxy that reads as `reading` says, whose nodes have said PONG.
+/// A proxy with the settings `reading`, whose nodes have said PONG.
 fn rig(reading: Reading) -> Rig {
     let settings = Settings { reading, ..Settings::default() };
     let mut rig = Rig::over(LIST, Limits::default(), settings, &Arc::new(Board::new(1)));
@@ -38,14 +38,14 @@ fn rig(reading: Reading) -> Rig {
     rig
 }
 
-/// The same, and all have told that they are at offset 10.
+/// A proxy with the policy `from`, whose nodes have reported the offset 10.
 fn told(from: ReadFrom) -> Rig {
     let mut rig = rig(Reading { from, ..Reading::default() });
     poll(&mut rig, [10; 4]);
     rig
 }
 
-/// Time passes until the nodes of shard 0 were asked how far they are and have answered: by node.
+/// Passes time until the nodes of shard 0 were polled and have answered with their offsets.
 fn poll(rig: &mut Rig, offsets: [u64; 4]) {
     let mut asked = [false; 4];
     for _ in 0..200 {
@@ -89,7 +89,7 @@ fn reads_go_to_a_known_replica_and_writes_do_not() {
 }
 
 #[test]
-fn nothing_of_one_client_overtakes_and_it_reads_what_it_wrote() {
+fn clients_keep_order_and_read_their_own_writes() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|set {key} 1|get {key}|"));
@@ -98,12 +98,12 @@ fn nothing_of_one_client_overtakes_and_it_reads_what_it_wrote() {
     assert_eq!((rig.node_got(0), rig.node_got(2)), (set(&key) + &get(&key), String::new()));
     rig.node_sends(0, "+OK|$1|1|");
     assert_eq!(rig.taken(client), "$-1|+OK|$1|1|");
-    // The write is not there yet, as far as anybody knows.
+    // The write is not known to be there yet.
     poll(&mut rig, [20, 10, 19, 10]);
     rig.client_sends(client, &format!("get {key}|"));
     assert_eq!(rig.node_got(0), get(&key));
     rig.node_sends(0, "$1|1|");
-    // Others may read there.
+    // Other clients may read there.
     let other = rig.client();
     rig.client_sends(other, &format!("get {key}|"));
     assert_eq!(rig.node_got(2), get(&key));
@@ -128,7 +128,7 @@ fn a_read_behind_a_write_in_flight_goes_where_the_write_went() {
     assert_eq!(rig.taken(client), "+OK|$-1|$1|1|");
 }
 
-/// What is asked while a reply of `len` bytes comes from the replica in steps of 50 ms, a second later.
+/// The requests sent a second later, while a reply of `len` bytes comes from the replica in steps of 50 ms.
 fn read_during_large_reply(rig: &mut Rig, step: usize) -> [String; 2] {
     let (slow, client, key) = (rig.client(), rig.client(), rig.key(0));
     rig.client_sends(slow, &format!("get {key}|"));
@@ -159,7 +159,7 @@ fn a_replica_is_not_silent_while_a_long_reply_comes() {
 }
 
 #[test]
-fn what_a_lost_replica_did_not_answer_the_primary_does() {
+fn the_primary_answers_reads_of_a_lost_replica() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|get {key}|"));
@@ -170,7 +170,7 @@ fn what_a_lost_replica_did_not_answer_the_primary_does() {
     assert_eq!(rig.node_got(0), get(&key));
     rig.node_sends(0, "$1|1|");
     assert_eq!(rig.taken(client), "$1|0|$1|1|");
-    // It may have lost its data meanwhile.
+    // The replica may have lost its data meanwhile.
     rig.pass(Duration::from_millis(50));
     rig.bring_up(2);
     rig.client_sends(client, &format!("get {key}|"));
@@ -192,7 +192,7 @@ fn primary_answers_reads_that_a_replica_declines() {
         assert_eq!(rig.taken(client), "$1|1|$1|1|");
         rig.client_sends(client, &format!("get {key}|"));
         assert_eq!((rig.node_got(0), rig.node_got(2)), (get(&key), String::new()));
-        // What is wrong with the request, the replica says as well as the primary does.
+        // An error of the request itself is the same from the replica as from the primary.
         let mut rig = told(ReadFrom::PreferReplica);
         let client = rig.client();
         rig.client_sends(client, &format!("get {key}|"));
@@ -207,7 +207,7 @@ fn primary_answers_reads_of_a_frozen_replica() {
     let (client, key) = (rig.client(), rig.key(0));
     rig.client_sends(client, &format!("get {key}|"));
     assert_eq!(rig.node_got(2), get(&key));
-    // Nobody else is sent there once it is silent.
+    // No other client is sent to the replica once it is silent.
     rig.pass(Duration::from_millis(500));
     let other = rig.client();
     rig.client_sends(other, &format!("get {key}|"));
@@ -223,7 +223,7 @@ fn primary_answers_reads_of_a_frozen_replica() {
 }
 
 #[test]
-fn a_client_says_itself_whether_replicas_may_answer_it() {
+fn a_client_chooses_whether_replicas_answer() {
     let mut rig = Rig::over(LIST, Limits::default(), Settings::default(), &Arc::new(Board::new(1)));
     (0..2).for_each(|node| rig.bring_up(node));
     let (client, other, key) = (rig.client(), rig.client(), rig.key(0));
@@ -257,7 +257,7 @@ fn read_policy_follows_the_clients_listener() {
     poll(&mut rig, [10; 4]);
     reads_at(&mut rig, at_primary, 0);
     reads_at(&mut rig, at_replica, 2);
-    // What a client says itself holds until it takes that back, or begins anew.
+    // A client's own choice lasts until it takes the choice back, or resets.
     for (ask, node) in [("readonly", 2), ("readwrite", 0), ("readonly", 2), ("reset", 0)] {
         rig.client_sends(at_primary, &format!("{ask}|"));
         reads_at(&mut rig, at_primary, node);
@@ -275,7 +275,7 @@ fn read_policy_follows_the_clients_listener() {
 }
 
 #[test]
-fn a_node_whose_zone_nobody_has_said_is_asked_for_it_once() {
+fn a_node_of_unknown_zone_is_asked_once() {
     let zone = Some("b".to_owned());
     let mut rig = rig(Reading { from: ReadFrom::Zone, zone, ..Reading::default() });
     rig.pass(Duration::from_millis(1));
@@ -288,7 +288,7 @@ fn a_node_whose_zone_nobody_has_said_is_asked_for_it_once() {
         rig.node_sends(node, &format!("${}|{text}|", text.len()));
     }
     let (client, keys) = (rig.client(), [rig.key(0), rig.key(1)]);
-    // Of the first shard only the primary is near, of the second the replica.
+    // In the first shard only the primary is near; in the second, the replica.
     for (key, node) in keys.iter().zip([0, 3]) {
         rig.client_sends(client, &format!("get {key}|"));
         assert_eq!(rig.node_got(node), get(key));
@@ -330,7 +330,7 @@ fn each_part_of_a_split_read_follows_its_shards_policy() {
 }
 
 #[test]
-fn what_only_a_replica_may_answer_is_refused_if_none_may() {
+fn reads_for_replicas_only_are_refused_without_one() {
     let mut rig = rig(Reading { from: ReadFrom::Replica, lag_bytes_max: Some(5), ..Reading::default() });
     poll(&mut rig, [10; 4]);
     let (client, key) = (rig.client(), rig.key(0));
@@ -371,7 +371,7 @@ fn watched_and_tracked_reads_go_to_the_primary() {
 }
 
 #[test]
-fn replicas_of_a_cluster_are_told_that_they_may_be_read_from() {
+fn links_to_replicas_of_a_cluster_begin_with_readonly() {
     let mut rig = told(ReadFrom::PreferReplica);
     let spec = |node: u16| NodeSpec::tcp("127.0.0.1", 7000 + node);
     let shard = |name: &str, primary: u16, replica: u16, slots| ShardSpec {
@@ -404,7 +404,7 @@ fn write_redirected_to_a_replica_is_redirected_onward() {
     let client = rig.client();
     rig.client_sends(client, "set k 1|");
     assert_eq!(rig.node_got(0), set("k"));
-    // Gossip is ahead of the map that we have, and of the node itself.
+    // Gossip is ahead of the present map, and of the node itself.
     rig.node_sends(0, "-MOVED 7629 127.0.0.1:7004|");
     rig.pass(Duration::from_millis(1));
     let node = rig.node(4);
@@ -494,7 +494,7 @@ fn failed_nodes_keys_move_to_the_others_until_it_returns() {
     rig.client_sends(client, &format!("get {key}|"));
     rig.pass(Duration::from_millis(500));
     assert!(rig.notices().contains(&Notice::Remapped { out: vec![], returning: vec![] }));
-    // What is in flight elsewhere is not overtaken.
+    // Requests in flight elsewhere are not overtaken.
     rig.client_sends(client, &format!("set {key} 1|"));
     assert_eq!((rig.node_got(0), rig.node_got(1)), (String::new(), get(&key)));
     rig.node_sends(1, "$-1|");
@@ -513,7 +513,7 @@ fn returning_node_regains_keys_stepwise_each_once() {
     let keys: Vec<String> = (0..).map(|n| format!("k{n}")).filter(is_of_first).take(KEYS).collect();
     let node = rig.node(0);
     lose(&mut rig, node);
-    // Which keys are asked of the first node, all of them.
+    // The keys, of all that belong to the first node, that are sent there.
     let at_home = |rig: &mut Rig| -> Vec<usize> {
         let is_asked = |number: &usize| {
             rig.client_sends(client, &format!("get {}|", keys[*number]));
@@ -561,7 +561,7 @@ fn reads_behind_a_replicas_large_reply_go_to_the_primary() {
     let old = rig.node(2);
     rig.node_sends(2, "$20000000|0123456789");
     assert_eq!(rig.taken(client), "$20000000|0123456789");
-    // When the replica takes another connection, it may have lost what it had.
+    // When the replica takes another connection, it may have lost its data.
     assert_eq!(rig.node_got(0), get(&large));
     rig.node_sends(0, "$1|v|");
     assert_eq!(rig.taken(other), "$1|v|");

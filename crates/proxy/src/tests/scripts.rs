@@ -17,7 +17,7 @@ fn function_load() -> String {
     format!("*3|$8|FUNCTION|$4|LOAD|${}|{LIBRARY}|", LIBRARY.len())
 }
 
-/// The node of `shard` is gone and comes back with nothing loaded.
+/// Restarts the node of `shard`, without scripts.
 fn restart(rig: &mut Rig, shard: u32) {
     let conn = rig.node(shard);
     rig.event(Event::Ended { conn });
@@ -46,7 +46,7 @@ fn a_script_that_one_shard_saw_is_brought_to_another() {
 }
 
 #[test]
-fn a_library_that_is_not_kept_is_told_of() {
+fn a_library_that_is_not_kept_is_logged() {
     let mut rig = Rig::ready_with(1, Limits { script_bytes_max: 100, ..Limits::default() });
     let client = rig.client();
     rig.notices();
@@ -111,7 +111,7 @@ fn flushed_script_is_reloaded_and_its_request_retried() {
 }
 
 #[test]
-fn a_request_is_not_repeated_behind_what_its_client_sent_later() {
+fn a_request_is_not_repeated_behind_later_requests() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "*3|$6|script|$4|load|$8|return 1|");
@@ -168,7 +168,7 @@ fn functions_are_loaded_on_all_and_on_returning_shards() {
     rig.node_sends(1, "$3|lib|:1|");
     rig.client_sends(client, &fcall);
     assert_eq!(rig.node_got(1), fcall);
-    // Flushed behind our back.
+    // The functions were flushed directly at the node.
     rig.node_sends(1, "-ERR Function not found|");
     assert_eq!(rig.node_got(1), format!("{}{fcall}", function_load()));
     rig.node_sends(1, "$3|lib|:1|");
@@ -204,7 +204,7 @@ fn administration_needs_allow_admin() {
 }
 
 #[test]
-fn what_the_operator_lets_through_reaches_every_node() {
+fn administration_that_is_permitted_reaches_every_node() {
     let mut rig = Rig::ready_for_admin(2);
     let client = rig.client();
     rig.client_sends(client, "config set save x|");
@@ -220,7 +220,7 @@ fn what_the_operator_lets_through_reaches_every_node() {
 }
 
 #[test]
-fn nobody_cuts_the_nodes_off_or_ends_them() {
+fn commands_that_cut_off_or_end_nodes_are_refused() {
     let mut rig = Rig::ready_for_admin(1);
     let client = rig.client();
     rig.client_sends(client, "config set save x PORT 1|debug segfault|shutdown|");

@@ -1,4 +1,4 @@
-//! Transcripts of nodes that take their time: what counts as silence, and what does not. `|` stands for CR LF.
+//! Transcripts of slow nodes: the difference between a slow node and a silent one. `|` stands for CR LF.
 
 use crate::EngineLimits;
 use crate::testing::Rig;
@@ -13,7 +13,7 @@ fn ms(count: u64) -> Duration {
     Duration::from_millis(count)
 }
 
-/// So many clients, each of which has asked the one node for something that changes it.
+/// Clients, each with a write in flight to the one node.
 fn writers(rig: &mut Rig, count: usize) -> Vec<ConnId> {
     let clients: Vec<ConnId> = (0..count).map(|_| rig.client()).collect();
     clients.iter().for_each(|client| rig.client_sends(*client, "incr n|"));
@@ -21,7 +21,7 @@ fn writers(rig: &mut Rig, count: usize) -> Vec<ConnId> {
 }
 
 #[test]
-fn a_node_that_keeps_sending_is_late_for_nobody() {
+fn a_node_that_keeps_sending_is_not_late() {
     let mut rig = Rig::ready(1);
     for client in writers(&mut rig, 9) {
         rig.pass(ms(999));
@@ -31,7 +31,7 @@ fn a_node_that_keeps_sending_is_late_for_nobody() {
 }
 
 #[test]
-fn a_reply_that_comes_in_pieces_is_late_for_nobody() {
+fn a_reply_that_comes_in_pieces_is_not_late() {
     let mut rig = Rig::ready(1);
     let clients = writers(&mut rig, 2);
     for piece in ["$", "1", "0", "|", "01234", "56789", "|:1"] {
@@ -60,7 +60,7 @@ fn each_request_has_a_whole_timeout_of_silence() {
 }
 
 #[test]
-fn who_waits_behind_two_slow_commands_is_answered() {
+fn a_request_behind_two_slow_commands_is_answered() {
     let mut rig = Rig::ready(1);
     let clients = [(); 3].map(|()| rig.client());
     clients.iter().for_each(|client| rig.client_sends(*client, "eval x 0|"));
@@ -72,17 +72,17 @@ fn who_waits_behind_two_slow_commands_is_answered() {
 }
 
 #[test]
-fn a_request_is_late_after_ten_timeouts_whatever_comes() {
+fn a_request_is_late_after_ten_timeouts_in_any_case() {
     let mut rig = Rig::ready(1);
     let clients = writers(&mut rig, 2);
-    // One reply of which a byte comes now and then.
+    // A reply that comes byte by byte.
     rig.node_sends(0, "$100|");
     for _ in 0..19 {
         rig.pass(ms(500));
         rig.node_sends(0, "x");
     }
     assert_eq!(rig.taken(clients[1]), "");
-    // What is here of it would have come a moment later at the slowest rate.
+    // At the smallest permitted rate, the present bytes of the reply would have come a moment later.
     rig.pass(ms(501));
     assert_eq!(rig.taken(clients[1]), TOO_LATE);
 }
@@ -108,7 +108,7 @@ fn node_that_reads_a_large_request_slowly_is_not_silent() {
 }
 
 #[test]
-fn what_a_node_took_nothing_of_was_not_sent() {
+fn a_request_that_a_node_took_nothing_of_was_not_sent() {
     let mut rig = Rig::ready(1);
     let (client, node) = (rig.client(), rig.node(0));
     rig.stick(node);
@@ -133,7 +133,7 @@ fn a_node_that_stops_taking_a_bulk_request_is_given_up() {
     rig.client_sends(client, "*3|$3|set|$1|a|$100000|x");
     let pinned = rig.bring_up_pinned(0);
     rig.taken(pinned);
-    // The client takes its time, which is not the node's.
+    // The client is slow, and not the node.
     rig.pass(Duration::from_secs(29));
     rig.stick(pinned);
     rig.client_sends(client, &"x".repeat(1000));

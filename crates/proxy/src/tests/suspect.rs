@@ -1,11 +1,11 @@
-//! Connections that end or fall silent while their node is there, event by event.
+//! Links that end or fall silent though their node is there, event by event.
 
 use crate::EngineLimits;
 use crate::testing::Rig;
 use crate::{ConnId, Event, Limits, Notice};
 use std::time::Duration;
 
-/// Over one node whose connection has worked for two seconds.
+/// A rig over one node whose link has worked for two seconds.
 fn rig() -> Rig {
     rig_with(Limits::default())
 }
@@ -22,12 +22,12 @@ fn end(rig: &mut Rig) {
     rig.pass(Duration::from_millis(1));
 }
 
-/// So much silence that the connection is suspect.
+/// Passes enough silence to make the link suspect.
 fn silence(rig: &mut Rig) {
     rig.pass(Duration::from_millis(251));
 }
 
-/// The node answers on a fresh connection.
+/// Lets the node answer on a fresh link.
 fn answer_fresh(rig: &mut Rig) -> ConnId {
     rig.bring_up_pinned(0)
 }
@@ -108,7 +108,7 @@ fn a_node_that_is_gone_is_no_reason_to_wait() {
 }
 
 #[test]
-fn what_broke_the_protocol_is_not_asked_again() {
+fn a_reply_that_breaks_the_protocol_causes_no_retry() {
     let mut rig = rig();
     let client = rig.client();
     rig.client_sends(client, "get a|");
@@ -153,7 +153,7 @@ fn read_on_a_dead_link_is_answered_over_another() {
     assert_eq!(rig.taken(fresh), "*2|$3|get|$1|a|");
     rig.sends(fresh, "$1|a|");
     assert_eq!(rig.taken(client), "$1|a|");
-    // All others go there as well.
+    // Later requests of all clients go there as well.
     for who in [other, client] {
         rig.client_sends(who, "incr n|");
         assert_eq!(rig.taken(fresh), "*2|$4|incr|$1|n|");
@@ -168,7 +168,7 @@ fn read_on_a_dead_link_is_answered_over_another() {
 }
 
 #[test]
-fn what_comes_late_on_the_old_one_is_for_nobody() {
+fn late_replies_on_the_old_link_are_dropped() {
     let mut rig = rig();
     let client = rig.client();
     let old = rig.node(0);
@@ -187,7 +187,7 @@ fn write_on_a_suspect_link_is_not_overtaken() {
     let mut rig = rig();
     let (writer, reader) = (rig.client(), rig.client());
     let old = rig.node(0);
-    // The node holds writes back, as CLIENT PAUSE makes it.
+    // The node holds writes back, as after CLIENT PAUSE.
     rig.client_sends(writer, "get a|set a 1|get a|");
     rig.client_sends(reader, "get a|");
     silence(&mut rig);
@@ -256,7 +256,7 @@ fn failed_standby_link_changes_nothing() {
     assert_eq!(rig.notices(), []);
     rig.node_sends(0, "$1|a|");
     assert_eq!(rig.taken(client), "$1|a|");
-    // The next one is another.
+    // The next standby is a new one.
     rig.client_sends(client, "get a|");
     silence(&mut rig);
     assert!(rig.last_pinned().is_some());

@@ -21,7 +21,7 @@ fn in_flight_requests_stay_and_are_not_overtaken() {
     let old = rig.node(1);
     assert!(!rig.is_closed(old));
     rig.bring_up(2);
-    // Also what goes to another shard waits, as far as it is the same client's.
+    // Requests of the same client to another shard wait as well.
     rig.client_sends(client, &format!("get {there}|get {here}|"));
     rig.client_sends(other, &format!("get {there}|"));
     assert_eq!((rig.node_got(0).as_str(), rig.node_got(2)), ("", get(&there)));
@@ -122,7 +122,7 @@ fn messages_come_from_the_node_that_took_over() {
     rig.sends(source, said);
     rig.promote(0, 1);
     assert!(rig.is_closed(source));
-    // The connection for messages is asked for first: its place among the connections is the older one.
+    // The link for messages is asked for first, so its place among the links is the earlier one.
     rig.bring_up(1);
     let source = rig.node(1);
     assert_eq!(rig.taken(source), asked);

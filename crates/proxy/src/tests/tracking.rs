@@ -17,7 +17,7 @@ fn changed(keys: &[&str]) -> String {
     format!(">2|$10|invalidate|*{count}|{keys}")
 }
 
-/// A client that speaks RESP3, with a connection of its profile to the one shard.
+/// A client that speaks RESP3, with a link of its profile to the one shard.
 fn client_of_resp3(rig: &mut Rig) -> (ConnId, ConnId) {
     let client = rig.client();
     rig.change_profile(client, Profile { resp3: true, ..Profile::default() });
@@ -28,7 +28,7 @@ fn client_of_resp3(rig: &mut Rig) -> (ConnId, ConnId) {
     (client, profile)
 }
 
-/// The connection over which the node of shard 0 tells of changes, which was just asked for.
+/// The link over which the node of shard 0 reports changes, which was just asked for.
 fn source(rig: &mut Rig) -> ConnId {
     let source = rig.bring_up_greeted(0, GREETING, "%0|+PONG|");
     assert_eq!(rig.taken(source), TRACK);
@@ -36,7 +36,7 @@ fn source(rig: &mut Rig) -> ConnId {
     source
 }
 
-/// The same, with a client that tracks as `options` say.
+/// A client that tracks with `options`, the link of its profile, and the link of changes.
 fn tracking(rig: &mut Rig, options: &str) -> (ConnId, ConnId, ConnId) {
     let (client, profile) = client_of_resp3(rig);
     rig.client_sends(client, &format!("client tracking on {options}|"));
@@ -47,7 +47,7 @@ fn tracking(rig: &mut Rig, options: &str) -> (ConnId, ConnId, ConnId) {
 }
 
 #[test]
-fn a_client_is_told_once_of_a_key_that_it_has_read() {
+fn a_key_that_a_client_has_read_is_invalidated_once() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "mget a b|set c 1|");
@@ -79,7 +79,7 @@ fn tracking_on_does_not_wait_for_a_lost_shard() {
     assert_eq!((rig.is_closed(sources[1]), rig.taken(client).as_str()), (true, ""), "the other is left");
     rig.sends(sources[0], "+OK|");
     assert_eq!(rig.taken(client), "+OK|+PONG|");
-    // If it is the last.
+    // The same if the lost shard is the last one.
     let mut rig = Rig::cluster(2);
     let (client, _) = client_of_resp3(&mut rig);
     rig.client_sends(client, "client tracking on|ping|");
@@ -152,7 +152,7 @@ fn broadcasts_are_of_keys_that_begin_so() {
     assert_eq!(rig.taken(client), changed(&["item:3"]) + &changed(&["x1"]));
 }
 
-/// The node is asked over `profile` whether `key` has a text of `len` bytes, and says `found`.
+/// Checks that the node gets the request for the text of `key`, over `profile`, and answers it with `found`.
 fn check(rig: &mut Rig, profile: ConnId, (key, len): (&str, usize), found: &str) {
     let asked = format!("*4|$8|GETRANGE|${}|{key}|$1|0|${}|{len}|", key.len(), len.to_string().len());
     assert_eq!(rig.taken(profile), asked);
@@ -188,7 +188,7 @@ fn noloop_hides_own_writes() {
 }
 
 #[test]
-fn what_cannot_be_looked_at_is_told() {
+fn own_writes_that_cannot_be_checked_are_invalidated() {
     for found in ["$2|12|", "$0||", "_|", "-WRONGTYPE no|"] {
         let mut rig = Rig::ready(1);
         let (client, profile, source) = tracking(&mut rig, "noloop");
@@ -210,8 +210,9 @@ fn what_cannot_be_looked_at_is_told() {
 }
 
 #[test]
-fn what_may_be_another_databases_or_nobodys_is_told() {
-    // In two databases there may be two keys of one name; a text that is empty looks like none; a long one is not fetched.
+fn own_writes_of_doubtful_keys_are_invalidated() {
+    // Two databases may have a key of the same name. An empty text looks like a missing key. A long text is not read
+    // again.
     let long = "x".repeat(20_000);
     for written in ["select 3|set a 1", "set a 1|select 3|get b", "mset a 1 a ''", &format!("set a {long}")] {
         let mut rig = Rig::ready(1);
@@ -256,7 +257,7 @@ fn changed_prefixes_hide_invalidations_being_checked() {
 }
 
 #[test]
-fn who_goes_over_to_broadcasts_is_not_told_twice() {
+fn a_change_to_broadcasts_causes_no_second_invalidation() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     let _other = rig.client();
@@ -269,7 +270,7 @@ fn who_goes_over_to_broadcasts_is_not_told_twice() {
 }
 
 #[test]
-fn who_opts_in_is_told_of_what_it_asked_for() {
+fn opt_in_invalidates_only_keys_read_with_caching() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "optin");
     rig.client_sends(client, "get a|client caching yes|get b|get c|");
@@ -286,8 +287,8 @@ fn who_opts_in_is_told_of_what_it_asked_for() {
     assert_eq!(rig.taken(client), changed(&["b"]));
 }
 
-/// A client that tracks as `options` say sends CLIENT CACHING `word`, `before`, MULTI, `get a`, `behind` and EXEC. Which of
-/// its keys it is told of.
+/// The keys that are invalidated for a client that tracks with `options`. It sends CLIENT CACHING `word`, `before`,
+/// MULTI, `get a`, `behind` and EXEC.
 fn told_of_transaction(options: &str, (word, before, behind): (&str, &str, &str)) -> String {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, options);
@@ -303,12 +304,12 @@ fn told_of_transaction(options: &str, (word, before, behind): (&str, &str, &str)
 fn caching_holds_for_the_transaction_behind_it() {
     assert_eq!(told_of_transaction("optin", ("yes", "", "")), changed(&["a"]));
     assert_eq!(told_of_transaction("optout", ("no", "", "")), changed(&["b"]));
-    // CLIENT's commands leave the word to what comes behind them; no others do.
+    // Subcommands of CLIENT leave CLIENT CACHING to the next command; no others do.
     assert_eq!(told_of_transaction("optin", ("yes", "client setname x|client id|", "")), changed(&["a"]));
     assert_eq!(told_of_transaction("optin", ("yes", "client setname|client help|", "")), changed(&["a"]));
     assert_eq!(told_of_transaction("optin", ("yes", "ping|", "")), "");
     assert_eq!(told_of_transaction("optin", ("yes", "client nosuch|", "")), "");
-    // The proxy has a part in the reply.
+    // The transaction has an inlay.
     assert_eq!(told_of_transaction("optin", ("yes", "", "client id|")), changed(&["a"]));
     assert_eq!(told_of_transaction("optout", ("no", "", "client id|")), changed(&["b"]));
 }
@@ -373,7 +374,7 @@ fn an_exec_that_waits_its_turn_reads_when_it_is_sent() {
 fn caching_is_not_lost_on_a_request_that_is_read_twice() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "optin");
-    // The node is asked for a command that nobody knows yet.
+    // shardis asks the node about a command that is not known yet.
     rig.client_sends(client, "get x|client caching yes|foo.get a|");
     rig.sends(profile, "_|");
     let command = "*1|*7|$7|foo.get|:2|*1|+readonly|:1|:1|:1|*0|";
@@ -432,14 +433,14 @@ fn reader_of_its_own_value_hears_of_foreign_changes() {
         rig.client_sends(client, "set a 1|get a|");
         rig.sends(profile, "+OK|$1|1|");
         rig.taken(client);
-        // Of its change, and of another's that was so close behind that the node tells once.
+        // The node reports once for the client's change and another's close behind.
         rig.sends(source, &changed(&["a"]));
         assert_eq!(rig.taken(client), changed(&["a"]), "{options}");
     }
 }
 
 #[test]
-fn who_was_told_its_last_word_is_told_of_no_changes() {
+fn a_client_with_its_last_reply_gets_no_invalidation() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
@@ -451,7 +452,7 @@ fn who_was_told_its_last_word_is_told_of_no_changes() {
 }
 
 #[test]
-fn who_waits_for_an_element_is_told_at_once() {
+fn a_blocked_client_gets_invalidations_at_once() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     rig.client_sends(client, "get a|");
@@ -527,7 +528,7 @@ fn a_node_that_is_lost_may_have_changed_anything() {
 }
 
 #[test]
-fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
+fn a_flush_of_all_nodes_invalidates_present_clients_once() {
     let mut rig = Rig::ready(1);
     let (client, profile, source) = tracking(&mut rig, "");
     let flushed = FORGET_ALL;
@@ -538,7 +539,7 @@ fn a_flush_of_all_nodes_is_told_once_and_not_to_who_comes_later() {
     rig.sends(source, flushed);
     rig.sends(source, "+OK|");
     assert_eq!(rig.taken(client), "+OK|+OK|");
-    // Who has read something since may have what was flushed.
+    // A client that has read since may have a flushed key again.
     rig.client_sends(client, "client tracking off|client tracking on|get a|");
     rig.sends(source, "+OK|");
     rig.sends(source, flushed);
@@ -559,7 +560,7 @@ fn a_node_that_cannot_tell_of_changes_is_an_error() {
 }
 
 #[test]
-fn another_client_is_told_wherever_it_is() {
+fn invalidations_are_redirected_between_workers() {
     for worker in [0, 1] {
         let mut rigs = Rig::workers(2, 1);
         let listener = rigs[worker].client();

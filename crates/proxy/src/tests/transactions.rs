@@ -32,7 +32,7 @@ fn a_transaction_goes_out_in_one_piece_with_exec() {
 }
 
 #[test]
-fn what_is_pipelined_keeps_its_order_around_a_transaction() {
+fn pipelined_requests_keep_their_order_around_exec() {
     let mut rig = Rig::ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -125,7 +125,7 @@ fn an_empty_transaction_and_one_without_keys() {
     assert_eq!(rig.taken(client), "+OK|*0|");
     rig.client_sends(client, "multi|echo x|exec|");
     assert_eq!(rig.node_got(0), format!("{MULTI}*2|$4|echo|$1|x|{EXEC}"));
-    // The shard is that of the first key, whatever came before.
+    // The shard is that of the first key, even behind commands without a key.
     let key = rig.key(1);
     rig.client_sends(client, &format!("multi|time|get {key}|exec|"));
     assert!(rig.node_got(1).starts_with(&format!("{MULTI}*1|$4|time|*2|$3|get|")));
@@ -208,7 +208,7 @@ fn a_node_that_is_down_discards_the_transaction_at_exec() {
 }
 
 #[test]
-fn a_late_reply_to_a_transaction_meets_nobody_else() {
+fn a_late_reply_to_a_transaction_reaches_no_other_client() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "multi|incr a|incr a|exec|");
@@ -289,7 +289,7 @@ fn replies_that_are_not_wanted_are_not_sent() {
 }
 
 #[test]
-fn client_list_shows_what_is_begun() {
+fn client_list_shows_an_open_transaction() {
     let mut rig = Rig::ready(1);
     let (client, other) = (rig.client(), rig.client());
     rig.client_sends(client, "multi|get a|get a|");
@@ -298,7 +298,7 @@ fn client_list_shows_what_is_begun() {
     assert!(list.contains(" flags=x ") && list.contains(" multi=2 "), "{list}");
 }
 
-/// Watches `key` of shard `shard` for `client`, on a connection that is made for it.
+/// Watches `key` of shard `shard` for `client`, on a new link.
 fn watch(rig: &mut Rig, client: ConnId, shard: u32, key: &str) -> ConnId {
     rig.client_sends(client, &format!("watch {key}|"));
     let held = rig.pinned_now();
@@ -326,7 +326,7 @@ fn a_watched_transaction_goes_over_the_connection_that_watches() {
     assert_eq!(rig.taken(client), "*-1|");
     assert_eq!(rig.node_got(1), format!("*2|$3|get|${}|{key}|", key.len()));
     assert_eq!(rig.proxy.pending().conns_held, 0);
-    // The connection is the next client's.
+    // The next client gets the link.
     let other = rig.client();
     let key = rig.key(1);
     rig.client_sends(other, &format!("watch {key}|"));
@@ -414,7 +414,7 @@ fn a_watching_client_that_leaves_has_its_connection_closed() {
 }
 
 #[test]
-fn a_lost_exec_of_a_watched_transaction_is_told_as_it_is() {
+fn a_lost_exec_of_a_watched_transaction_has_its_own_error() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     let held = watch(&mut rig, client, 0, "a");

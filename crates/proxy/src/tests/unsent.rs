@@ -1,5 +1,5 @@
-//! Transcripts of requests that wait for a connection to a node of a cluster, which a new map has no use for before
-//! anything was sent on it. `|` stands for CR LF.
+//! Transcripts of requests that wait for a link to a node of a cluster. Before anything is sent on the link, a new
+//! map makes it useless. `|` stands for CR LF.
 
 use super::proof::MYID;
 use super::redirect::{EXEC, MULTI, moved, request, slot_of};
@@ -16,7 +16,7 @@ const NEW: u16 = 7002;
 const REFUSAL: &str = "-TRYAGAIN shard a unavailable: another node has taken over|";
 const IDENTITY: &str = "$3|abc|";
 
-/// From now on `primary` is that of the first shard, if it has one; the others are its replicas.
+/// Makes `primary` the primary of the first shard, if it is given, and the other nodes its replicas.
 fn follow(rig: &mut Rig, primary: Option<u16>) {
     let spec =
         |port| NodeSpec { identity: (port == NEW).then(|| "abc".into()), ..NodeSpec::tcp("127.0.0.1", port) };
@@ -38,7 +38,7 @@ fn node_at(rig: &Rig, port: u16) -> u32 {
     rig.proxy.core.cx.engine.topology.node_at(&address).expect("known").0
 }
 
-/// A cluster of two shards, of which the first has a replica; a key of that, and what is said where it has gone there.
+/// A cluster of two shards, the first of which has a replica; a key of that shard, and the MOVED error for it.
 fn begin() -> (Rig, String, String) {
     let mut rig = Rig::cluster(2);
     follow(&mut rig, Some(OLD));
@@ -47,7 +47,8 @@ fn begin() -> (Rig, String, String) {
     (rig, key, moved)
 }
 
-/// The node that takes over lets itself be connected to, as a replica first, and is asked who it is.
+/// Connects the link to the node that takes over. The node is a replica at first and gets the question about its
+/// identity.
 fn greet_new(rig: &mut Rig) -> ConnId {
     rig.pass(Duration::from_nanos(1));
     let conn = rig.node(node_at(rig, NEW));
@@ -62,7 +63,7 @@ fn greet_new(rig: &mut Rig) -> ConnId {
     conn
 }
 
-/// The same, and it shows who it is.
+/// Connects that link, and lets the node show its identity.
 fn bring_up_new(rig: &mut Rig) -> ConnId {
     let conn = greet_new(rig);
     rig.sends(conn, IDENTITY);
@@ -77,7 +78,7 @@ fn redirect_ahead_of_the_map_is_sent_once_it_knows() {
     let incr = request(&format!("incr {key}"));
     assert_eq!(rig.node_got(0), incr.repeat(20));
     rig.node_sends(0, &moved.repeat(20));
-    // It has not shown yet who it is.
+    // The node has not shown its identity yet.
     let first = greet_new(&mut rig);
     follow(&mut rig, None);
     assert!(rig.is_closed(first));
@@ -243,7 +244,7 @@ fn requests_for_a_lost_node_go_to_its_successor() {
 }
 
 #[test]
-fn a_client_that_leaves_takes_along_what_waits() {
+fn unsent_requests_go_with_their_client() {
     for leaves_parked in [false, true] {
         let (mut rig, key, moved) = begin();
         let client = rig.client();
@@ -263,7 +264,7 @@ fn a_client_that_leaves_takes_along_what_waits() {
 }
 
 #[test]
-fn what_waits_has_no_more_time_than_any_request() {
+fn waiting_requests_have_the_usual_time() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
     let timeout = rig.proxy.core.cx.engine.limits.request_timeout;
@@ -280,7 +281,7 @@ fn what_waits_has_no_more_time_than_any_request() {
 }
 
 #[test]
-fn what_maps_send_to_and_fro_is_refused_in_the_end() {
+fn requests_that_maps_send_to_and_fro_are_refused_at_last() {
     let (mut rig, key, moved) = begin();
     let client = rig.client();
     rig.client_sends(client, &format!("incr {key}|"));
@@ -295,12 +296,12 @@ fn what_maps_send_to_and_fro_is_refused_in_the_end() {
 }
 
 #[test]
-fn no_more_is_parked_than_memory_is_there_for_it() {
+fn requests_in_the_retry_queue_are_bounded() {
     let (mut rig, key, _) = begin();
     rig.pass(Duration::from_secs(2));
     let conn = rig.node(0);
     rig.event(Event::Closed { conn, reason: "gone" });
-    // 1 MiB each, of which 32 are parked.
+    // 1 MiB each; 32 of them fit into the retry queue.
     let value = "x".repeat(60_000);
     let clients = [0; 40].map(|_| rig.client());
     for client in clients {
@@ -310,7 +311,7 @@ fn no_more_is_parked_than_memory_is_there_for_it() {
     follow(&mut rig, None);
     let parked = rig.proxy.pending().requests_parked;
     assert_eq!(parked, (32 << 20) / request(&format!("set {key} {value}")).replace('|', "||").len());
-    // Those that were sent last have the most time, since much had to be sent before them.
+    // The last requests have the most time, since many others were sent before them.
     rig.pass(Duration::from_secs(5));
     let replies = clients.map(|client| rig.taken(client));
     assert!(replies.iter().all(|text| *text == REFUSAL.repeat(17)));

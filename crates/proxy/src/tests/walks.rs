@@ -1,4 +1,5 @@
-//! Requests pass the functions that the walks of ARCHITECTURE.md name, in that order, and no others that could be named there.
+//! Requests pass the functions that the walks of ARCHITECTURE.md name, in that order, and no other function that a
+//! walk could name.
 
 use super::large::small_client;
 use super::redirect::{moved, request, slot_of};
@@ -24,7 +25,7 @@ fn walk_of(title: &str) -> Vec<&'static str> {
 fn warm(shards: usize, limits: Limits) -> (Rig, ConnId) {
     let mut rig = Rig::ready_with(shards, limits);
     let client = small_client(&mut rig);
-    // The second of its kind goes the way of nearly all: how the first began is remembered.
+    // The second request takes the usual way: the prefix of the first is cached.
     let key = rig.key(0);
     rig.client_sends(client, &request(&format!("get {key}")));
     rig.node_got(0);
