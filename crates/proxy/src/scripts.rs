@@ -4,7 +4,7 @@
 //!
 //! ```text
 //! EVAL, SCRIPT LOAD, FUNCTION LOAD ─► kept ─┐
-//! EVALSHA, FCALL ─► loaded on this connection? ─ no ─► SCRIPT LOAD, FUNCTION LOAD ahead of it ─► node
+//! EVALSHA, FCALL ─► loaded on this link? ─ no ─► SCRIPT LOAD, FUNCTION LOAD ahead of it ───────► node
 //!        ▲                                                                                        │
 //!        └─────────── once more, if nothing was sent behind it ◄─── NOSCRIPT, function not found ─┘
 //! ```

@@ -395,7 +395,7 @@ impl Rig {
         self.closed.retain(|conn| self.nodes.values().any(|shared| shared == conn));
     }
 
-    /// Takes all output and forgets it, without allocating. Returns how many bytes the last connection got.
+    /// Takes all output and forgets it, without allocating. Returns the number of bytes for the last connection.
     pub(crate) fn drop_sent(&mut self) -> usize {
         let mut last = 0;
         while let Some(action) = self.proxy.poll_action() {

@@ -2,7 +2,7 @@
 //! If a replica fails, shardis asks the primary. `reading.rs` chooses the node.
 //!
 //! ```text
-//!   GET a ─► replica 2            INFO replication ─► primary and replicas, every 100 ms while somebody reads
+//!   GET a ─► replica 2            INFO replication ─► primary and replicas, every 100 ms while clients read
 //!   SET a ─► waits for GET a's reply, then goes to the primary
 //!   GET a ─► primary, until a replica has the SET
 //! ```
