@@ -1,4 +1,4 @@
-//! What all sessions of a worker share: the context, and what each feature keeps.
+//! The core: state that all sessions of a worker share. This is the context and the state of each feature.
 
 use crate::context::Context;
 use crate::counters::Board;
@@ -19,7 +19,7 @@ use std::sync::Arc;
 use stdx::Instant;
 use topology::Topology;
 
-/// Everything but the connections themselves.
+/// All state except the connections themselves.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub cx: Context,
@@ -69,13 +69,13 @@ impl Core {
         core
     }
 
-    /// It is `now`: to be called before an event is handled.
+    /// Sets the time to `now`. The caller does this before each event.
     pub(crate) fn begin(&mut self, now: Instant) {
         self.cx.engine.begin(now);
         self.monitor.is_on = self.cx.board.monitors.any();
     }
 
-    /// Shows this worker's counts to all.
+    /// Publishes this worker's counts on the board.
     pub(crate) fn publish(&mut self) {
         let worker = self.cx.settings.worker;
         let readers = &self.invalidations.readers;
@@ -86,15 +86,15 @@ impl Core {
         self.cx.board.publish_tally(worker, &self.cx.stats.tally);
     }
 
-    /// CONFIG RESETSTAT: what was counted is forgotten, for all who look.
+    /// Resets the counts for all observers, for CONFIG RESETSTAT.
     pub(crate) fn reset_statistics(&mut self) {
         self.cx.stats.baseline = self.cx.stats.counters.baseline();
         self.cx.stats.tally.clear();
         self.publish();
     }
 
-    /// After the client took bytes: the same, in the next turn. A client that reads as fast as its answers are made would
-    /// else keep all others waiting.
+    /// Resumes a client that took bytes, in the next turn. A client that reads as fast as its replies are made would
+    /// otherwise keep all others waiting.
     #[inline]
     pub(crate) fn resume_next_turn(&mut self, session: &Session) {
         let is_behind = session.paused
@@ -105,7 +105,7 @@ impl Core {
         }
     }
 
-    /// Clients' own profiles that nothing is left of are forgotten, and so are passwords with them.
+    /// Forgets clients' profiles that are not used any more, and with them passwords.
     pub(crate) fn forget_profiles(&mut self) {
         for profile in self.cx.profiles.deserted(&self.cx.limits, self.cx.engine.now) {
             let is_heard = self.subscriptions.topics.has_profile(profile);

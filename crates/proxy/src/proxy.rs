@@ -1,6 +1,6 @@
-//! One worker's proxy: the events that come in, the actions that go out, and the clock between them.
+//! One worker's proxy: events in, actions out, and the clock between them.
 //!
-//! The work is done elsewhere: `requests.rs` is the way down, `replies.rs` the way up.
+//! `requests.rs` is the way down, and `replies.rs` is the way up.
 
 pub(crate) mod face;
 
@@ -35,19 +35,20 @@ use std::time::Duration;
 use stdx::{Instant, append};
 use topology::Topology;
 
-/// The core of one worker. See the crate's documentation for how it is driven.
+/// The core of one worker. The crate's documentation shows how to drive it.
 #[derive(Debug)]
 pub struct Proxy {
     pub(crate) peers: Peers,
     pub(crate) core: Core,
-    /// Housekeeping is due then.
+    /// The instant of the next sweep.
     sweep_at: Instant,
     rates: Rates,
-    /// No client is accepted any more; those that are here are let go as they finish.
+    /// Whether the worker accepts no more clients. Present clients are closed when they have finished.
     draining: bool,
 }
 
-/// How often idle clients, half requests and silent nodes are looked for: the precision of those timeouts.
+/// The interval of checks for idle clients, incomplete requests and silent nodes. It is the precision of those
+/// timeouts.
 const SWEEP_EVERY: Duration = Duration::from_secs(1);
 
 impl Proxy {
@@ -68,7 +69,8 @@ impl Proxy {
         }
     }
 
-    /// A client has arrived: its connection's name, or, if it is refused, the bytes to send it before it is closed.
+    /// Accepts a client and returns the id of its connection. A refused client gets the returned bytes before it is
+    /// closed.
     pub fn accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<ConnId, Vec<u8>> {
         if let Some(text) = admission::refusal_of(&mut self.core.cx, arrival, self.draining) {
             return Err(errors::reply(text));
@@ -91,17 +93,17 @@ impl Proxy {
         Ok(conn)
     }
 
-    /// How many clients more may come, beside those of all workers that have yet to shake hands.
+    /// The number of clients that may still come, apart from the pending clients of all workers.
     pub fn clients_left(&self) -> usize {
         self.core.cx.board.seats_left(self.core.cx.limits.clients_max)
     }
 
-    /// So many who came to this worker have yet to do what their listener asks for.
+    /// Notes the number of this worker's pending clients.
     pub fn handle_pending_clients(&mut self, pending_clients: usize) {
         self.core.cx.board.show_pending_clients(self.core.cx.settings.worker, pending_clients);
     }
 
-    /// Somebody has done what its listener asks for and is to be accepted; or has not, by its address and the reason.
+    /// Notes that a pending client is to be accepted, or has failed; then with its address and the reason.
     pub fn handle_handshake(&mut self, outcome: Result<(), (String, String)>) {
         match outcome {
             Ok(()) => self.core.cx.stats.counters.handshakes += 1,
@@ -112,7 +114,7 @@ impl Proxy {
         }
     }
 
-    /// Something happened at `now`. Events of connections that are gone are ignored.
+    /// Handles an event at `now`. Events of connections that are gone are ignored.
     pub fn handle_event(&mut self, event: Event<'_>, now: Instant) {
         self.core.begin(now);
         match event {
@@ -145,7 +147,7 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Bytes of a client: requests, as far as they are complete and it may send them.
+    /// Runs the complete requests in a client's bytes, as far as the client may send them.
     fn handle_client_bytes(&mut self, conn: ConnId, bytes: &[u8]) {
         walk::enter("handle_client_bytes");
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
@@ -159,7 +161,7 @@ impl Proxy {
         if session.input.bytes.is_empty() {
             let consumed = core.handle_requests(session, bytes);
             if consumed < bytes.len() {
-                // Not one of the pool's: mostly the beginning of one request is left, which may have to stay for long.
+                // This buffer is not from the pool. Usually it holds the beginning of one request, perhaps for long.
                 append(&mut session.input.bytes, &bytes[consumed..]);
             }
         } else {
@@ -170,11 +172,11 @@ impl Proxy {
         self.close_if_finished(conn);
     }
 
-    /// The client will send no more. What it sent is answered first.
+    /// Handles a client's end of stream. Its requests are answered first.
     fn handle_client_end(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         match session.phase {
-            // The rest of its request will never come.
+            // The rest of the large request will never come.
             Phase::Open | Phase::Ending if self.core.cx.is_uploading(session) => {
                 return self.close_client(conn);
             }
@@ -186,7 +188,7 @@ impl Proxy {
         self.close_if_finished(conn);
     }
 
-    /// A connection takes bytes again.
+    /// Handles a connection that takes bytes again.
     fn handle_writable(&mut self, conn: ConnId) {
         match self.peers.get_mut(conn) {
             Some(Peer::Client(session)) => {
@@ -203,7 +205,7 @@ impl Proxy {
         }
     }
 
-    /// The driver took `count` bytes of the last [`Action::Send`] on `conn`.
+    /// Notes that the driver took `count` bytes of the last [`Action::Send`] on `conn`.
     pub fn handle_sent(&mut self, conn: ConnId, count: usize) {
         let core = &mut self.core;
         match self.peers.get_mut(conn) {
@@ -244,7 +246,7 @@ impl Proxy {
         }
     }
 
-    /// What follows from an event: clients that had been paused go on, and what was asked over all clients is answered.
+    /// Does the work that follows from an event: resumes paused clients and asks the questions of all clients.
     pub(crate) fn follow_up(&mut self) {
         if self.core.monitor.has_lines() {
             self.core.monitor.flush_monitors(&mut self.core.cx, &mut self.peers);
@@ -259,12 +261,12 @@ impl Proxy {
             if self.core.cx.pins.has_work(self.core.cx.engine.limits.pinned_clients_max) {
                 self.relay_replies();
             }
-            // Who was resumed may have given up a permit for which others wait, or a connection.
+            // A resumed client may have released a permit or a link for which others wait.
             let has_resumed = !self.core.cx.engine.todo.clients_to_resume.is_empty();
             if has_resumed {
                 self.resume_clients();
             }
-            // While clients are paused, nothing is popped.
+            // During CLIENT PAUSE, no element is popped.
             let serves = !self.core.pause.is_on()
                 && self.core.emulations.serve_woken(&mut self.core.cx, &mut self.peers);
             let asks = !self.core.cx.inquiries.questions.is_empty();
@@ -278,7 +280,7 @@ impl Proxy {
         }
     }
 
-    /// Passes on what can be of large replies, closes connections that are of no use, and gives permits away.
+    /// Relays large replies as far as possible, closes unneeded links, and gives out permits.
     #[inline(never)]
     fn relay_replies(&mut self) {
         while let Some(conn) = self.core.cx.pins.to_relay.pop() {
@@ -302,7 +304,7 @@ impl Proxy {
         }
     }
 
-    /// Reads on for clients that had been paused.
+    /// Reads the requests of clients that were paused.
     #[inline(never)]
     fn resume_clients(&mut self) {
         while let Some(conn) = self.core.cx.engine.todo.clients_to_resume.pop() {
@@ -319,14 +321,14 @@ impl Proxy {
         }
     }
 
-    /// Whether clients wait for the next turn, which must begin at once then.
+    /// Whether clients wait for the next turn. Then it must begin at once.
     pub fn has_postponed(&self) -> bool {
         !self.core.cx.engine.todo.clients_of_next_turn.is_empty()
             || inquiry::has_listing_to_put(&self.core.cx)
     }
 
-    /// Goes on with the clients that have had their share of the last turn. To be called after a turn's events and before
-    /// its actions.
+    /// Resumes the clients that have had their share of the last turn. The caller does this after a turn's events and
+    /// before its actions.
     pub fn resume_postponed(&mut self, now: Instant) {
         self.core.cx.inquiries.begin_turn();
         if self.has_postponed() {
@@ -342,7 +344,7 @@ impl Proxy {
         }
     }
 
-    /// Closes a client that has nothing more to say or to hear.
+    /// Closes a client that will neither send nor get anything more.
     pub(crate) fn close_if_finished(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         if !session.replies.is_quiet() {
@@ -355,14 +357,14 @@ impl Proxy {
                 session.phase =
                     Phase::Lingering { until: self.core.cx.engine.now + self.core.cx.engine.limits.linger };
                 self.core.cx.engine.todo.controls.push_back(Action::Finish { conn });
-                // A paused client is read again, to see its end.
+                // A paused client is read again, so that its end of stream is seen.
                 self.core.cx.engine.pace(conn, false);
             }
             Phase::Ending | Phase::Closing { linger: false } => self.close_client(conn),
         }
     }
 
-    /// Forgets a client and closes its connection. Its tickets stay in flight, for nobody.
+    /// Forgets a client and closes its connection. Its tickets stay in flight, and their replies will be dropped.
     pub(crate) fn close_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(mut session)) = self.peers.remove(conn) else { return };
         let core = &mut self.core;
@@ -416,7 +418,7 @@ impl Proxy {
         core.cx.engine.close(conn);
     }
 
-    /// What to do next; `None` when all is done for this turn. Nodes come before clients, so that they can start.
+    /// The next action; `None` when all is done for this turn. Nodes come before clients, so that they can start.
     pub fn poll_action(&mut self) -> Option<Action<'_>> {
         if let Some(control) = self.core.cx.engine.todo.controls.pop_front() {
             return Some(control);
@@ -430,13 +432,13 @@ impl Proxy {
             {
                 return Some(Action::Send { conn, bytes: self.core.cx.engine.links[ix].output() });
             }
-            // It is counted when it is sent; this stays.
+            // The link is counted when it is sent; the output stays.
             self.core.cx.engine.recount_link(ix);
         }
         self.poll_reply()
     }
 
-    /// The same, but only what is to be sent to clients: for who waits before anything is sent to nodes.
+    /// The next action that sends to a client, for a driver that delays the requests to nodes.
     pub fn poll_reply(&mut self) -> Option<Action<'_>> {
         let conn = self.next_client_to_send()?;
         match self.peers.get(conn) {
@@ -445,7 +447,7 @@ impl Proxy {
         }
     }
 
-    /// The next client that has something to send.
+    /// The next client with output.
     fn next_client_to_send(&mut self) -> Option<ConnId> {
         while let Some(conn) = self.core.cx.engine.todo.clients_to_send.pop() {
             if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
@@ -459,7 +461,7 @@ impl Proxy {
         None
     }
 
-    /// When [`Proxy::handle_timeouts`] must be called at the latest.
+    /// The instant at which [`Proxy::handle_timeouts`] must be called at the latest.
     pub fn poll_deadline(&self) -> Instant {
         let soon = self.sweep_at.min(self.core.cx.engine.check_at);
         let soon = soon.min(self.core.cx.inquiries.deadline()).min(self.core.pause.until);
@@ -468,7 +470,8 @@ impl Proxy {
         soon.min(self.core.cx.retry_queue.due_at).min(self.core.emulations.waits.deadline())
     }
 
-    /// It is `now`. To be called after the turn's events, so that a reply that has arrived is not called late.
+    /// Handles timeouts at `now`. The caller does this after the turn's events, so that a reply that has arrived is
+    /// not late.
     pub fn handle_timeouts(&mut self, now: Instant) {
         self.core.begin(now);
         if self.core.cx.engine.check_at <= now {
@@ -493,7 +496,7 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Connects, gives up, and tells those whose time is up.
+    /// Connects links, gives up links, and fails late requests.
     fn check_nodes(&mut self) {
         let now = self.core.cx.engine.now;
         for ix in self.core.cx.engine.links.indexes() {
@@ -526,7 +529,7 @@ impl Proxy {
         self.core.cx.engine.check_at = deadlines.min().unwrap_or(Instant::NEVER);
     }
 
-    /// Once a second: clients that overstay, nodes that are silent, counts for the others.
+    /// Does the work of each second: closes overdue clients, probes silent nodes, and publishes counts.
     fn sweep(&mut self) {
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };
@@ -535,7 +538,7 @@ impl Proxy {
         while let Some(ix) = self.core.cx.next_unused_link(self.core.cx.engine.now) {
             self.let_go(ix);
         }
-        // Before those that are silent are asked whether they live: their answers would make them look as if they were used.
+        // Silent links are probed later, since the replies to probes would make unneeded links look used.
         while let Some(ix) = self
             .core
             .cx
@@ -565,7 +568,7 @@ impl Proxy {
         self.core.publish();
     }
 
-    /// Closes a client that overstays; takes back what an idle one does not need.
+    /// Closes a client that is overdue; takes back spare memory of an idle one.
     fn sweep_client(&mut self, conn: ConnId) {
         let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { return };
         let (now, limits) = (self.core.cx.engine.now, &self.core.cx.engine.limits);
@@ -595,7 +598,7 @@ impl Proxy {
         }
     }
 
-    /// Takes no more clients and lets those that are here go as soon as what they sent is answered.
+    /// Accepts no more clients, and closes each present client as soon as its requests are answered.
     pub fn drain(&mut self, now: Instant) {
         self.core.begin(now);
         self.draining = true;
@@ -629,7 +632,7 @@ fn connect(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     cx.engine.todo.controls.push_back(Action::Connect { conn, node });
 }
 
-/// Carries out what waits in the session's input.
+/// Runs the requests in the session's input.
 fn handle_input(core: &mut Core, session: &mut Session) {
     let mut input = std::mem::take(&mut session.input.bytes);
     let consumed = core.handle_requests(session, &input);
@@ -643,14 +646,14 @@ fn handle_input(core: &mut Core, session: &mut Session) {
         session.input.bytes = input;
         return;
     }
-    // As above: a large buffer does not stay with the client for the beginning of a request.
+    // A large buffer does not stay with the client for the beginning of a request.
     if rest > 0 {
         append(&mut session.input.bytes, &input[consumed..]);
     }
     core.cx.engine.pool.give(input);
 }
 
-/// Pauses a client that may not send more now, and watches over its unfinished request.
+/// Pauses a client that may not send more now, and sets the timeout of its incomplete request.
 fn after_reading(core: &mut Core, session: &mut Session) {
     if matches!(session.phase, Phase::Closing { .. }) {
         core.cx.engine.pool.give(std::mem::take(&mut session.input.bytes));
@@ -664,7 +667,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     core.cx.engine.recount_client(session);
     let must_wait = match session.phase {
         Phase::Open => !core.cx.may_receive(session),
-        // It is not finished: it goes on as one that was paused does. The rest of a large request may yet have to come.
+        // The client has more requests, so it resumes like a paused one. The rest of a large request may still come.
         Phase::Ending => {
             session.input.has_unread && !(core.cx.is_uploading(session) && core.cx.may_receive(session))
         }
@@ -676,7 +679,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     }
     session.input.began = match session.input.began {
         _ if session.paused || session.is_blocked() => None,
-        // While a large request is passed on, every piece of it counts as a beginning.
+        // During an upload, every piece of the request counts as a beginning.
         began if core.cx.is_uploading(session) => began,
         _ if session.input.bytes.is_empty() => None,
         None => Some(core.cx.engine.now),
@@ -684,7 +687,7 @@ fn after_reading(core: &mut Core, session: &mut Session) {
     };
 }
 
-/// Whether a request began to arrive long ago and still is not all there. A large one gets a second more for each KiB.
+/// Whether a request is incomplete after its timeout. A large request gets a second more for each KiB.
 fn half_request_is_late(session: &Session, now: Instant, limits: &EngineLimits) -> bool {
     let allowed = limits.half_request_timeout + Duration::from_secs(session.input.bytes.len() as u64 / 1024);
     !session.paused && session.input.began.is_some_and(|began| now.since(began) > allowed)

@@ -1,4 +1,4 @@
-//! From a node's bytes to what waits for clients: the way up.
+//! The way up: from a node's bytes to the replies that clients wait for.
 
 pub(crate) mod held;
 pub(crate) mod link_end;
@@ -31,8 +31,8 @@ use command::Number;
 use resp::reply::plain_len;
 use topology::ShardId;
 
-/// The receiver of a reply: the part of a [`Ticket`] that delivery needs. To copy the whole ticket, which was written in
-/// pieces, stalled store forwarding in the processor: 3 % of a GET.
+/// The receiver of a reply: the part of a [`Ticket`] that delivery needs. The ticket was written in pieces, so
+/// copying it whole stalled store forwarding in the processor: 3 % of a GET.
 #[derive(Clone, Copy)]
 struct Recipient {
     conn: ConnId,
@@ -50,13 +50,13 @@ impl Recipient {
     }
 }
 
-/// What is next for a client that has got a reply.
+/// The next step for a client that has got a reply.
 #[derive(Clone, Copy)]
 enum Next {
     Nothing,
-    /// More waits for it than may.
+    /// The client has more pending output than it may have.
     CloseOverfull,
-    /// It did not want to hear the reply: nothing will be sent that could tell that all is said.
+    /// The client has muted the reply, so no later write would notice that the client has finished.
     CloseIfFinished,
 }
 
@@ -78,7 +78,7 @@ impl Proxy {
         self.core.cx.engine.recount_link(ix);
     }
 
-    /// Reads what comes for all clients.
+    /// Reads replies for all clients of a link.
     fn handle_shared_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         let link = &mut self.core.cx.engine.links[ix];
         match link.take_input(bytes) {
@@ -99,7 +99,7 @@ impl Proxy {
         }
         let link = &mut core.cx.engine.links[ix];
         link.forget_answered(&mut core.cx.engine.pool);
-        // A reply to the greeting has no ticket: the one at the front waits for the reply behind it.
+        // A reply to the greeting has no ticket: the front ticket waits for the reply behind it.
         let is_large = link.bytes_announced() > core.cx.engine.limits.large_bytes && link.is_ready();
         if is_large && !link.incoming.holds_reply {
             self.avoid_large_reply(ix);
@@ -109,9 +109,9 @@ impl Proxy {
         self.check_reply_size(ix);
     }
 
-    /// A large reply begins on a connection that all share: it is passed over if nobody waits for it, or if it can be
-    /// asked for again on a connection of its client's own. Else it is held until it is whole, as on a connection of its
-    /// client's own what is not passed on while it comes.
+    /// Handles the beginning of a large reply on a shared link. If no client waits for the reply, or if it can be
+    /// fetched again on a pinned link, its bytes are dropped. Otherwise the reply is held until it is complete. A
+    /// pinned link does the same for replies that are not relayed.
     fn avoid_large_reply(&mut self, ix: LinkIx) {
         walk::enter("avoid_large_reply");
         let core = &mut self.core;
@@ -120,7 +120,7 @@ impl Proxy {
             return self.fail_link(ix, unasked_push());
         }
         let Some(ticket) = link.front().copied() else { return };
-        // What is not passed over now is not looked at again.
+        // The decision for this reply is final.
         link.incoming.holds_reply = true;
         let is_its_own = link.used_by == Use::Pinned;
         match (ticket.owner, self.peers.get(ticket.conn)) {
@@ -130,7 +130,7 @@ impl Proxy {
                     return retire::refetch(&mut self.core.cx, &mut self.peers, ix, refetches);
                 }
             }
-            // Also for an answer that has failed.
+            // This includes a part of a reply that has failed already.
             (Owner::Client | Owner::Late | Owner::Nobody, _) => {
                 link.tickets_mut().take(1).for_each(Ticket::discard);
                 link.pass_over(&mut core.cx.engine.pool);
@@ -142,7 +142,7 @@ impl Proxy {
                     core.cx.engine.links[ix].bytes_announced(),
                 ) =>
             {
-                // Its answer is that it is too large: the reply has no holder any more.
+                // The value is refused as too large, so the reply has no owner any more.
                 let link = &mut core.cx.engine.links[ix];
                 link.tickets_mut().take(1).for_each(Ticket::discard);
                 link.pass_over(&mut core.cx.engine.pool);
@@ -153,14 +153,14 @@ impl Proxy {
         retire::unclog(&mut self.core.cx, &mut self.peers, ix);
     }
 
-    /// Tells who waits for what could not be sent.
+    /// Fails requests that could not be sent.
     pub(crate) fn deliver_losses(&mut self, lost: Vec<(Ticket, Lost)>) {
         for (ticket, lost) in lost {
             self.deliver(ticket, Outcome::Lost(lost));
         }
     }
 
-    /// Drops what belongs to a large reply that nobody waits for here.
+    /// Drops bytes of a large reply that no client waits for here.
     fn pass_over(&mut self, ix: LinkIx, bytes: &[u8]) {
         let core = &mut self.core;
         let link = &mut core.cx.engine.links[ix];
@@ -187,7 +187,8 @@ impl Proxy {
         }
     }
 
-    /// Reads what was held back on a pinned connection, or came with the reply before it, and is not passed on while it comes.
+    /// Reads held bytes of a pinned link, if their reply is not relayed. The bytes were held back, or came with the
+    /// reply before.
     pub(crate) fn read_held_back(&mut self, ix: LinkIx) {
         let link = &self.core.cx.engine.links[ix];
         let Some(ticket) = link.front() else { return };
@@ -201,11 +202,11 @@ impl Proxy {
             () => return,
         }
         self.core.cx.engine.recount_link(ix);
-        // The pin of its client may have ended: nobody else would read on.
+        // The pin of the client may have ended, and then nothing else would resume reading.
         self.core.cx.pace_pinned(ix);
     }
 
-    /// Takes what comes for one client, who gets it as he takes it.
+    /// Takes bytes for one client, which are relayed as the client reads.
     fn handle_pinned_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("handle_pinned_bytes");
         let core = &mut self.core;
@@ -215,7 +216,7 @@ impl Proxy {
         };
         if ticket.owner == Owner::Nobody {
             return match is_abandoned(link) {
-                // It was others', when they shared this connection.
+                // The ticket is that of another client, from the time when the link was shared.
                 true => core.cx.pins.doomed.push(ix),
                 false => self.skip_answer(ix, bytes),
             };
@@ -234,7 +235,7 @@ impl Proxy {
         }
     }
 
-    /// What goes ahead of a client's request (ASKING, a script that it names) has an answer of its own, which nobody waits for.
+    /// Skips the reply to a request ahead of a client's (ASKING, or the loading of a script). The reply has no owner.
     fn skip_answer(&mut self, ix: LinkIx, bytes: &[u8]) {
         walk::enter("skip_answer");
         let core = &mut self.core;
@@ -243,7 +244,7 @@ impl Proxy {
         let input = link.lend_input();
         match link.next_reply(&input, &core.cx.engine.limits) {
             Ok(None) => {
-                // The client takes no part of it, so nothing else would let the rest in.
+                // Relaying takes no part of this reply, so reading must not wait for the client.
                 link.incoming.starved = true;
                 link.restore_input(input, 0, &mut core.cx.engine.pool);
             }
@@ -258,7 +259,7 @@ impl Proxy {
         }
     }
 
-    /// Hands every complete reply on. Returns how many bytes they were; an error if the connection was given up.
+    /// Hands out every complete reply. Returns the number of bytes used, or an error if the link was given up.
     fn read_replies(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         walk::enter("read_replies");
         let mut at = 0;
@@ -284,7 +285,7 @@ impl Proxy {
         }
     }
 
-    /// Gives up a node whose unfinished reply exceeds what we hold.
+    /// Gives up a link whose incomplete reply exceeds the limit.
     pub(crate) fn check_reply_size(&mut self, ix: LinkIx) {
         let core = &self.core;
         if core.cx.engine.links[ix].input_len() > core.cx.engine.limits.reply_bytes_max {
@@ -292,8 +293,8 @@ impl Proxy {
         }
     }
 
-    /// Hands one reply to whom the first ticket names, unless it says that the request is to be sent elsewhere. Returns how
-    /// much of the `rest` behind it was handed out as well.
+    /// Hands out a reply to the owner of the first ticket, unless the reply declines the request. Returns the number
+    /// of bytes of `rest` that were handed out as well.
     #[inline(always)]
     fn handle_reply(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
         let link = &mut self.core.cx.engine.links[ix];
@@ -327,7 +328,7 @@ impl Proxy {
         Ok(0)
     }
 
-    /// Apart from the usual ones, which it would make dearer.
+    /// Handles a rare kind of reply. It is not inlined, because it would make the usual ones slower.
     #[inline(never)]
     fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
         let used_by = self.core.cx.engine.links[ix].used_by;
@@ -357,7 +358,7 @@ impl Proxy {
         }
     }
 
-    /// A reply to the greeting of a new connection.
+    /// Handles a reply to the greeting of a new link.
     #[cold]
     fn handle_probe_reply(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         let core = &mut self.core;
@@ -366,7 +367,7 @@ impl Proxy {
         let (shard, profile, was_inspected) = (link.shard, link.profile, is_inspected(link));
         match link.handle_probe_reply(reply, core.cx.engine.now) {
             Ok(false) => {
-                // It may be asked something more.
+                // The greeting may go on with another request.
                 core.cx.engine.list_link(ix);
                 return Ok(());
             }
@@ -386,7 +387,7 @@ impl Proxy {
             let shard = core.cx.engine.shard_name(shard).to_owned();
             core.cx.notice(Notice::NodeUp { shard });
         }
-        // What has waited is late at its own time.
+        // Each request that waited keeps its own deadline.
         core.cx.engine.check_at =
             core.cx.engine.check_at.min(core.cx.engine.links[ix].deadline(&core.cx.engine.limits));
         core.cx.engine.list_link(ix);
@@ -401,8 +402,8 @@ impl Proxy {
         Ok(())
     }
 
-    /// Delivers a reply, and the plain ones behind it in `rest` as far as they are the same client's: what is to be looked at
-    /// for a client is looked at once. Returns how many bytes of `rest` these were.
+    /// Delivers a reply, and the plain replies in `rest` for the same client, so that the client is checked only
+    /// once. Returns the number of bytes of `rest` that were used.
     #[inline(always)]
     fn deliver_run(&mut self, ix: LinkIx, first: Recipient, reply: &[u8], rest: &[u8]) -> usize {
         walk::enter("deliver_run");
@@ -443,9 +444,9 @@ impl Proxy {
         used
     }
 
-    /// Fills the client's place with a reply, or adds it to what waits there.
+    /// Fills the client's place with a reply, or adds the reply to the task that waits there.
     fn deliver_reply(&mut self, recipient: Recipient, reply: &[u8]) {
-        // A client that is gone left its tickets behind; its id names nobody else.
+        // The client may have gone, and its id names no other client.
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         if session.pinning != Pinning::No {
             self.core.cx.pins.to_relay.push(recipient.conn);
@@ -458,14 +459,14 @@ impl Proxy {
         }
     }
 
-    /// The client's place is filled with its reply.
+    /// Fills the client's place with its reply.
     fn settle(&mut self, recipient: Recipient, reply: &[u8]) {
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let next = self.core.cx.settle_recipient(session, recipient, reply);
         self.go_on(recipient.conn, next);
     }
 
-    /// Does what features have left to be done about others.
+    /// Carries out the effects that features have left.
     #[cold]
     pub(crate) fn carry_out_effects(&mut self) {
         while let Some(effect) = self.core.cx.effects.pop_front() {
@@ -484,7 +485,7 @@ impl Proxy {
         }
     }
 
-    /// A task of a client has its reply.
+    /// Ends a task of a client, which has its reply.
     fn end_task(&mut self, end: TaskEnd) {
         let TaskEnd { conn, place, command, asked_us, reply } = end;
         let core = &mut self.core;
@@ -503,7 +504,7 @@ impl Proxy {
         self.core.cx.engine.pool.give(reply);
     }
 
-    /// Does what is next for a client that has got a reply.
+    /// Takes the next step for a client that has got a reply.
     #[inline(always)]
     fn go_on(&mut self, conn: ConnId, next: Next) {
         match next {
@@ -513,7 +514,7 @@ impl Proxy {
         }
     }
 
-    /// Closes a client for which too much waits.
+    /// Closes a client with too much pending output.
     #[cold]
     fn close_overfull(&mut self, conn: ConnId) {
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
@@ -522,7 +523,7 @@ impl Proxy {
         self.close_client(conn);
     }
 
-    /// Tells whoever holds `ticket` what came of it.
+    /// Delivers an outcome to the owner of `ticket`.
     pub(crate) fn deliver(&mut self, ticket: Ticket, outcome: Outcome<'_>) {
         match ticket.owner {
             Owner::Client => match outcome {
@@ -582,7 +583,7 @@ impl Proxy {
             Owner::Task(TaskKind::Unsubscribe) => {
                 self.core.subscriptions.handle_unsubscribed(&mut self.core.cx, &mut self.peers, ticket)
             }
-            // Of all topics of a lost connection at once: see [`Proxy::handle_source_lost`].
+            // All topics of a lost link are handled at once: see [`Proxy::handle_source_lost`].
             Owner::Task(TaskKind::Subscribe) | Owner::Task(TaskKind::Track) => {}
             Owner::Task(TaskKind::Probe)
             | Owner::Task(TaskKind::Name)
@@ -592,14 +593,14 @@ impl Proxy {
         }
     }
 
-    /// Fills the client's place with an error, or adds the loss to what waits there.
+    /// Fills the client's place with an error, or adds the loss to the task that waits there.
     fn deliver_loss(&mut self, recipient: Recipient, lost: Lost) {
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
         let core = &mut self.core;
         if session.pinning != Pinning::No {
             core.cx.pins.to_relay.push(recipient.conn);
             if session.replies.front() == recipient.place && session.replies.is_relaying() {
-                // The client has a part of the reply already: nothing that could follow would be true.
+                // The client has a part of the reply already, so an error cannot follow.
                 core.cx.note_closed(session, CloseReason::HalfReply);
                 return self.close_client(recipient.conn);
             }
@@ -607,7 +608,7 @@ impl Proxy {
         self.deliver_in_part(recipient, Outcome::Lost(lost));
     }
 
-    /// What came is not the client's reply as it is: it is put together, or asked for once more.
+    /// Delivers an outcome to a place that a task may own. The task may merge replies, or send the request again.
     fn deliver_in_part(&mut self, recipient: Recipient, outcome: Outcome<'_>) {
         walk::enter("deliver_in_part");
         let Some(Peer::Client(session)) = self.peers.get_mut(recipient.conn) else { return };
@@ -636,7 +637,7 @@ impl Proxy {
             Made::AsItIs(reply) => self.settle(recipient, reply),
             Made::Written => self.settle(recipient, &scratch),
         }
-        // Of a very large merged reply the memory is not kept.
+        // The memory of a very large merged reply is given back.
         scratch.clear();
         scratch.shrink_to(SCRATCH_BYTES_KEPT);
         self.core.cx.parsing.scratch.reply = scratch;
@@ -652,7 +653,7 @@ impl Context {
         self.after_settling(session, reply.len())
     }
 
-    /// What is next for the session after places were filled, the last of them with so many bytes.
+    /// The next step for the session after places were filled. `newest_reply` is the length of the last reply.
     #[inline(always)]
     fn after_settling(&mut self, session: &mut Session, newest_reply: usize) -> Next {
         match self.note_settled(session, newest_reply) {
@@ -662,7 +663,7 @@ impl Context {
         }
     }
 
-    /// Adds a part's outcome to its merge. True if it was the last: then the merged reply is in `out`.
+    /// Adds a part's outcome to its merge. Returns true if it was the last: then `out` has the merged reply.
     fn absorb(&mut self, id: stdx::Id, part: u32, outcome: Outcome<'_>, out: &mut Vec<u8>) -> bool {
         let Some(merge) = self.merges.get_mut(id) else { return false };
         let complete = match outcome {

@@ -15,7 +15,6 @@ use super::source::Source;
 // One entry a line, so that two authors who remove different entries do not conflict.
 #[rustfmt::skip]
 const TO_REWRITE: &[&str] = &[
-    "crates/proxy/src/core",
     "crates/proxy/src/local",
     "crates/proxy/src/login",
     "crates/proxy/src/memory",
@@ -24,10 +23,8 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/outcome",
     "crates/proxy/src/pause",
     "crates/proxy/src/peers",
-    "crates/proxy/src/proxy",
     "crates/proxy/src/pubsub",
     "crates/proxy/src/questions",
-    "crates/proxy/src/replies",
     "crates/proxy/benches/",
     "crates/proxy/tests/",
 ];

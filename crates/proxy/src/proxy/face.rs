@@ -1,4 +1,4 @@
-//! What a driver takes from the proxy and sees of it, beside events and actions.
+//! Methods for a driver, beside events and actions.
 
 use super::Proxy;
 use crate::ConnId;
@@ -23,13 +23,13 @@ pub struct Pending {
     pub merges: usize,
     /// Questions to all workers, all shards or the control thread that wait for their answers.
     pub inquiries: usize,
-    /// Commands over several shards that are being carried out.
+    /// Emulations of commands over several shards.
     pub emulations: usize,
-    /// Transactions over several shards that are being carried out.
+    /// Transactions over several shards.
     pub executions: usize,
-    /// Clients that are pinned for large transfers, or wait to be.
+    /// Clients that are pinned for large transfers, or wait for a permit.
     pub pins: usize,
-    /// Connections that clients hold to watch keys or to wait for elements.
+    /// Held links: their clients watch keys, or wait for elements.
     pub conns_held: usize,
     /// Requests that wait for a newer topology, or for their next try.
     pub requests_parked: usize,
@@ -40,32 +40,31 @@ pub struct Pending {
 }
 
 impl Proxy {
-    /// Whether every client has gone, and what they left half done is done.
+    /// Whether every client has gone, and no work of theirs is left.
     pub fn is_drained(&self) -> bool {
         self.core.cx.stats.counters.clients == 0
             && self.core.emulations.slab.is_empty()
             && self.core.execs.executions.is_empty()
     }
 
-    /// How long clients' rounds were, since the proxy began.
+    /// The lengths of clients' rounds since the proxy began.
     pub fn rounds(&self) -> Rounds {
         self.core.cx.engine.rounds
     }
 
-    /// How many clients have requests pending.
+    /// The number of clients with pending requests.
     pub fn clients_waiting(&self) -> usize {
         self.core.cx.engine.clients_waiting
     }
 
-    /// How many requests and parts of requests are in flight over the connections that clients share. Looks at each
-    /// connection.
+    /// The number of requests and fragments in flight on shared links. Its cost grows with the number of links.
     pub fn in_flight(&self) -> usize {
         let is_shared = |link: &&Link| matches!(link.used_by, Use::Shared | Use::Replica);
         let shared = self.core.cx.engine.links.iter().filter(is_shared);
         shared.map(Link::in_flight).sum()
     }
 
-    /// How much work is unfinished, by kind.
+    /// The amount of unfinished work, by kind.
     pub fn pending(&self) -> Pending {
         let Core { cx, subscriptions, invalidations, emulations, execs, .. } = &self.core;
         Pending {
@@ -81,17 +80,17 @@ impl Proxy {
         }
     }
 
-    /// Bytes of requests and replies that are held; 0 once no client is left and nodes have answered.
+    /// Bytes of requests and replies in memory; 0 once no client is left and nodes have answered.
     pub fn held_bytes(&self) -> usize {
         self.core.cx.engine.memory.held_bytes()
     }
 
-    /// What is to be logged.
+    /// The next notice for the log.
     pub fn poll_notice(&mut self) -> Option<Notice> {
         self.core.cx.outside.notices.pop_front()
     }
 
-    /// How long a connection to a node may take until it is given up.
+    /// The time after which an attempt to connect to a node is given up.
     pub fn connect_timeout(&self) -> Duration {
         self.core.cx.engine.limits.connect_timeout
     }
@@ -101,28 +100,29 @@ impl Proxy {
         &self.core.cx.stats.counters
     }
 
-    /// That nodes seem to have other tasks than the topology says: discovery is to look. At most one in 20 ms, so to
-    /// be asked for in each turn.
+    /// The wish for a newer topology, if nodes seem to have other roles than the present one says. There is at most
+    /// one wish in 20 ms, so the caller asks in each turn.
     pub fn poll_wish(&mut self, now: Instant) -> Option<Wish> {
         self.core.cx.outside.wishes.take(now)
     }
 
-    /// What is to be done with the ACL file next.
+    /// The next job for the control thread, such as one with the ACL file.
     pub fn poll_job(&mut self) -> Option<ControlJob> {
         self.core.cx.outside.jobs.pop_front()
     }
 
-    /// Whether replies may wait for others: to be said where the worker has more to do than time.
+    /// Sets whether replies may wait for others of their client, which pays under load.
     pub fn cork(&mut self, holds: bool) {
         self.core.cx.engine.cork.holds = holds;
     }
 
-    /// Whether some do: then the next turn must begin at once.
+    /// Whether some replies wait for others. Then the next turn must begin at once.
     pub fn has_corked(&self) -> bool {
         !self.core.cx.engine.cork.held.is_empty()
     }
 
-    /// What was held in the last turn goes out with this one. To be called after a turn's events and before its actions.
+    /// Releases the replies that were held in the last turn. The caller does this after a turn's events and before
+    /// its actions.
     pub fn uncork(&mut self) {
         let mut held = std::mem::take(&mut self.core.cx.engine.cork.held);
         for conn in held.drain(..) {
@@ -133,8 +133,8 @@ impl Proxy {
         self.core.cx.engine.cork.held = held;
     }
 
-    /// The worker came `late` to its turn at `now`: it was stopped, others had its core, or the turn before took so long. What
-    /// nodes did meanwhile could not be seen, or what was sent had not left.
+    /// Notes that the worker came `late` to its turn at `now`: it was stopped, had no core, or had a long turn
+    /// before. Meanwhile the worker saw no replies, and sent no requests.
     pub fn handle_lateness(&mut self, late: Duration, now: Instant) {
         let core = &mut self.core;
         if late >= core.cx.engine.limits.stall_min() {
@@ -142,20 +142,20 @@ impl Proxy {
         }
     }
 
-    /// Bytes of `conn` have come and are not read yet.
+    /// Notes that bytes of `conn` have arrived and are not read yet.
     pub fn handle_unread(&mut self, conn: ConnId, now: Instant) {
         if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
             self.core.cx.engine.links[ix].handle_progress(now);
         }
     }
 
-    /// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
+    /// The limit of bytes in an event: the memory for each client if all have sent much at once.
     pub fn read_bytes_max(&self) -> usize {
         memory::read_bytes_max(&self.core.cx)
     }
 
-    /// What is to be delivered to another worker: which, and what. If that worker has stopped, the sender is to be
-    /// handed [`Mail::undelivered`].
+    /// The next mail, with the number of its receiver. If that worker has stopped, the caller returns
+    /// [`Mail::undelivered`] to this worker.
     pub fn poll_mail(&mut self) -> Option<(usize, Mail)> {
         self.core.cx.outside.mail.pop_front()
     }

@@ -1,4 +1,4 @@
-//! Links that clients hold: lost, or named by their nodes.
+//! Events of held links: a loss, or the node's number for the link.
 
 use crate::ConnId;
 use crate::features::{NodeName, Owed, TaskId, Ticket};
@@ -9,7 +9,7 @@ use crate::proxy::Proxy;
 use resp::integer::parse_i64;
 
 impl Proxy {
-    /// The connection `ix`, which `holder` holds if anybody does, is gone, and so are `tickets`, which were in flight on it.
+    /// Notes the loss of the link `ix`, with its `holder`, if any, and with the `tickets` that were in flight.
     pub(crate) fn note_held_loss<'a>(
         &mut self,
         ix: LinkIx,
@@ -19,7 +19,7 @@ impl Proxy {
         if holder.is_some() {
             self.core.execs.note_watch_lost(ix);
         }
-        // A client that has let the connection go may have a request in flight there.
+        // A client that has released the link may have a request in flight there.
         for ticket in tickets.into_iter().filter(|ticket| ticket.is_of_client()) {
             if let Some(Peer::Client(session)) = self.peers.get_mut(ticket.conn) {
                 end_request(&mut self.core.cx, session, ix, None);
@@ -32,7 +32,7 @@ impl Proxy {
         self.answer_seekers(ix);
     }
 
-    /// The node has said which number it gave to the connection `ix`: those who seek who waits there are told.
+    /// Notes the node's number for the link `ix`, and answers the questions about the waiting client.
     pub(crate) fn note_name(&mut self, ix: LinkIx, reply: &[u8]) {
         let digits = reply.strip_prefix(b":").and_then(|rest| rest.strip_suffix(b"\r\n"));
         let name = digits.and_then(parse_i64);

@@ -1,7 +1,7 @@
-//! Many replies into one.
+//! Merge: many replies become one.
 //!
-//! A request that went to several shards holds one place in its client's order and one [`Merge`]. Each reply (or its
-//! loss) is absorbed once; the last one yields the bytes for the client.
+//! A request that went to several shards has one place in its client's order and one [`Merge`]. The merge absorbs
+//! each reply (or its loss) once. The last one yields the bytes for the client.
 
 use crate::errors::{self, Lost};
 use crate::held::entries::Streams;
@@ -14,13 +14,13 @@ use resp::{encode, reply};
 use stdx::{BUFFER_BYTES_MIN, Prng, append};
 use topology::Topology;
 
-/// One request's parts, put together as they come.
+/// The merge of one request's parts, as their replies come.
 #[derive(Debug)]
 pub(crate) struct Merge {
     kind: Kind,
     /// Parts whose reply is still to come.
     left: u32,
-    /// Those of them that have begun to be passed on while they come, and the elements that they have in all.
+    /// The number of parts whose relaying has begun, and the number of all their elements.
     begun: (u32, usize),
     /// The failure of the first part (in the order of the keys) that failed.
     failure: Option<(u32, Failure)>,
@@ -28,21 +28,21 @@ pub(crate) struct Merge {
     may_have_run: bool,
     /// Whether repeating the command is harmless.
     reads: bool,
-    /// Its parts are not passed on while they come: several come over one connection, one behind the other, or what comes is
-    /// laid into a transaction.
+    /// Whether parts are held until they are complete and not relayed. That is so if several come over one link, or
+    /// if the reply goes into a transaction.
     is_whole: bool,
-    /// FUNCTION LOAD: kept if no part fails.
+    /// The library of a FUNCTION LOAD, to be kept if no part fails.
     library: Option<Box<Library>>,
-    /// That over which its parts went.
+    /// The profile of the parts' links.
     profile: Profile,
-    /// What one of those was asked, and when: the command's number and [`engine::link::Ticket::queued_us`].
+    /// The request of one of the parts: the command's number and [`engine::link::Ticket::queued_us`].
     pub asked: Option<(Number, u32)>,
-    /// What it held when that was counted last.
+    /// Memory in use, as it was counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
 }
 
-/// How parts are put together.
+/// The rule of a merge.
 #[derive(Debug)]
 enum Kind {
     /// Integers are summed.
@@ -53,44 +53,45 @@ enum Kind {
     Values(Values),
     /// KEYS: arrays are joined.
     Concat { elements: usize, body: Vec<u8> },
-    /// RANDOMKEY: one of those that are not nil.
+    /// RANDOMKEY: one of the replies that are not nil.
     Random { seen: u64, chosen: Vec<u8>, prng: Prng },
-    /// SCRIPT LOAD: all say the same; the first is told.
+    /// SCRIPT LOAD: all replies are equal; the client gets the first.
     First(Vec<u8>),
-    /// SCRIPT EXISTS: element by element, 1 if all say 1, or if it is brought to those that lack it.
+    /// SCRIPT EXISTS: for each element, 1 if all replies have 1 or shardis would load the script.
     And { all: Option<Vec<bool>>, loadable: Vec<bool> },
-    /// BGSAVE: the reply of the part that comes first.
+    /// BGSAVE: the reply of the first part.
     Any(Option<(u32, Vec<u8>)>),
-    /// SCRIPT KILL: the first success, whatever fails.
+    /// SCRIPT KILL: the first success, regardless of failures.
     OneSucceeded(Vec<u8>),
-    /// LASTSAVE: the least integer.
+    /// LASTSAVE: the smallest integer.
     Least(i64),
-    /// What nodes tell of themselves.
+    /// Reports of nodes about themselves.
     Reports(Box<Reports>),
     /// XREAD: streams in the order of the keys.
     Streams(Box<Streams>),
 }
 
-/// The replies of an MGET's parts, and which part each key went to.
+/// The replies of an MGET's parts, and the part of each key.
 #[derive(Debug, Default)]
 pub(crate) struct Values {
     part_of_key: Vec<u32>,
-    /// Keys whose values were passed on before all parts were here; see [`Merge::begin_relay`].
+    /// The number of keys whose values were relayed; see [`Merge::begin_relay`].
     relayed: usize,
-    /// How far each part was passed on.
+    /// The number of bytes of each part that were relayed.
     read: Vec<usize>,
     /// The elements of each part, without the array's header. Longer than needed after a larger MGET.
     parts: Vec<Vec<u8>>,
-    /// The memory of all this. A part of a few bytes has a buffer of half a KiB, and with pipelines there are thousands.
+    /// Memory in use. A part of a few bytes has a buffer of half a KiB, and with pipelines there are thousands of
+    /// parts.
     held_bytes: usize,
 }
 
-/// Why a part did not succeed.
+/// The reason why a part failed.
 #[derive(Debug)]
 enum Failure {
-    /// The node said so.
+    /// The node's error.
     Node(Vec<u8>),
-    /// We did not get an answer.
+    /// The reply was lost.
     Lost(Lost),
 }
 
@@ -98,21 +99,21 @@ enum Failure {
 #[derive(Debug)]
 pub(crate) struct SpareValues {
     spare: Vec<Values>,
-    /// The memory of all of them.
+    /// Memory in use by all of them.
     held_bytes: usize,
-    /// If they took more than this, what is given back is freed.
+    /// The limit of that memory. Beyond it, returned values are freed.
     bytes_max: usize,
 }
 
 impl SpareValues {
-    /// More are freed.
+    /// The limit of kept values; more are freed.
     const SPARE_MAX: usize = 256;
-    /// Buffers of more parts are freed: in a cluster each slot is one.
+    /// The limit of kept buffers for parts. In a cluster each slot is a part.
     const PARTS_MAX: usize = 64;
-    /// Part buffers that grew beyond this are freed.
+    /// The limit of bytes of a part's buffer that is kept.
     const PART_BYTES_MAX: usize = 16 * 1024;
 
-    /// None, of which so many bytes are kept at most.
+    /// No values yet. At most `bytes_max` bytes are kept.
     pub(crate) fn new(bytes_max: usize) -> SpareValues {
         SpareValues { spare: Vec::new(), held_bytes: 0, bytes_max }
     }
@@ -132,7 +133,7 @@ impl SpareValues {
         values
     }
 
-    /// What they are counted for, and what they hold.
+    /// The bytes that are counted, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
         (self.held_bytes, self.spare.iter().map(Values::memory_bytes).sum())
     }
@@ -158,9 +159,9 @@ impl SpareValues {
 }
 
 impl Merge {
-    /// The merge that the command table asks for, over `parts` parts. `part_of_key` matters to a merge by key order
-    /// only, `prng` to a random choice only, `count` to entries of which so many are wanted. `reads`: the command
-    /// changes nothing.
+    /// The merge that the command table asks for, over `parts` parts. `part_of_key` matters only to a merge by key
+    /// order, and `prng` only to a random choice. `count` matters only to entries with a limit. `reads` says that the
+    /// command changes nothing.
     pub(crate) fn new(
         merge: command::Merge,
         parts: u32,
@@ -190,7 +191,7 @@ impl Merge {
         Merge::of_kind(kind, parts, reads)
     }
 
-    /// An XREAD's, over `parts` parts.
+    /// The merge of an XREAD over `parts` parts.
     pub(crate) fn of_streams(streams: Streams, parts: u32) -> Merge {
         Merge::of_kind(Kind::Streams(Box::new(streams)), parts, true)
     }
@@ -212,12 +213,12 @@ impl Merge {
         }
     }
 
-    /// This merge, of parts that went over a profile of this kind.
+    /// This merge, for parts that went over a profile of this kind.
     pub(crate) fn in_profile(self, profile: Profile) -> Merge {
         Merge { profile, ..self }
     }
 
-    /// This merge, of which part after part is a shard of `topology`, if it needs to know their names.
+    /// This merge, with the shards' names in the order of the parts, if it needs them.
     pub(crate) fn of_shards(mut self, topology: &Topology) -> Merge {
         if let Kind::Reports(reports) = &mut self.kind {
             let names = topology.all_shards().map(|shard| topology.shard(shard).name.clone());
@@ -226,17 +227,17 @@ impl Merge {
         self
     }
 
-    /// This merge; `is_whole` is whether its parts are not passed on while they come.
+    /// This merge, whose parts are held until they are complete if `is_whole`.
     pub(crate) fn taken_whole(self, is_whole: bool) -> Merge {
         Merge { is_whole, ..self }
     }
 
-    /// Its parts are not passed on while they come.
+    /// Holds parts until they are complete from now on.
     pub(crate) fn take_whole(&mut self) {
         (self.is_whole, self.begun) = (true, (0, 0));
     }
 
-    /// Of [`command::Merge::And`]: which elements are true whatever the parts say.
+    /// For [`command::Merge::And`]: the elements that are true regardless of the parts.
     pub(crate) fn with_loadable(mut self, known: Vec<bool>) -> Merge {
         if let Kind::And { loadable, .. } = &mut self.kind {
             *loadable = known;
@@ -244,12 +245,12 @@ impl Merge {
         self
     }
 
-    /// This merge, with what is to be kept if no part fails.
+    /// This merge, with the library to be kept if no part fails.
     pub(crate) fn with_library(self, library: Option<Library>) -> Merge {
         Merge { library: library.map(Box::new), ..self }
     }
 
-    /// Takes in the reply of part `part`. True when it was the last one: then [`Merge::finish`] gives the result.
+    /// Takes the reply of `part`. Returns true if it was the last: then [`Merge::finish`] makes the result.
     pub(crate) fn absorb(&mut self, part: u32, bytes: &[u8]) -> bool {
         walk::enter("absorb");
         self.left -= 1;
@@ -265,7 +266,7 @@ impl Merge {
         self.left == 0
     }
 
-    /// Takes in that part `part` has no reply. True when it was the last one.
+    /// Takes the loss of a reply of `part`. Returns true if it was the last.
     pub(crate) fn absorb_loss(&mut self, part: u32, lost: Lost) -> bool {
         self.left -= 1;
         self.may_have_run |= !matches!(lost, Lost::NotSent { .. });
@@ -273,7 +274,7 @@ impl Merge {
         self.left == 0
     }
 
-    /// `None` if the reply is not of the kind that belongs here.
+    /// Takes a reply without an error. `None` if its kind is wrong.
     fn absorb_success(&mut self, part: u32, bytes: &[u8]) -> Option<()> {
         match &mut self.kind {
             Kind::Sum(sum) => *sum = sum.wrapping_add(reply::as_integer(bytes)?),
@@ -290,7 +291,7 @@ impl Merge {
             }
             Kind::Random { seen, chosen, prng } => {
                 if !reply::is_null(bytes) {
-                    // Reservoir of one: each of those seen so far is kept with equal chance.
+                    // Reservoir of one: each key so far is kept with equal probability.
                     *seen += 1;
                     if prng.one_in(*seen) {
                         *chosen = bytes.to_vec();
@@ -317,19 +318,19 @@ impl Merge {
         Some(())
     }
 
-    /// Keeps the failure of the part that comes first in the order of the keys.
+    /// Keeps the failure of the part that is first in the order of the keys.
     fn fail(&mut self, part: u32, failure: Failure) {
         if self.failure.as_ref().is_none_or(|(first, _)| part < *first) {
             self.failure = Some((part, failure));
         }
     }
 
-    /// Whether nothing has gone wrong with it, and its parts may be passed on while they come.
+    /// Whether no part has failed, and parts may be relayed.
     pub(crate) fn may_be_relayed(&self) -> bool {
         self.is_relayed() && self.failure.is_none()
     }
 
-    /// What it holds until it is finished.
+    /// Memory in use until the merge is finished.
     pub(crate) fn held_bytes(&self) -> usize {
         let held = match &self.kind {
             Kind::Values(values) => values.held_bytes,
@@ -344,7 +345,7 @@ impl Merge {
         size_of::<Merge>() + held + failure + library
     }
 
-    /// If this is an MGET, what its values are counted for, and what they hold.
+    /// For an MGET, the bytes of its values that are counted, and the bytes in use.
     pub(crate) fn account_of_values(&self) -> (usize, usize) {
         match &self.kind {
             Kind::Values(values) => (values.held_bytes, values.memory_bytes()),
@@ -352,12 +353,12 @@ impl Merge {
         }
     }
 
-    /// Whether its parts are arrays that may be passed on while they come.
+    /// Whether the parts are arrays that may be relayed.
     pub(crate) fn is_relayed(&self) -> bool {
         matches!(self.kind, Kind::Values(_) | Kind::Concat { .. }) && !self.is_whole
     }
 
-    /// Whether its parts follow each other whole: one part may have any number of elements.
+    /// Whether the parts follow one another, each with any number of elements.
     pub(crate) fn is_of_lists(&self) -> bool {
         matches!(self.kind, Kind::Concat { .. })
     }
@@ -372,7 +373,7 @@ impl Merge {
         std::mem::replace(self, Merge::of_kind(Kind::Sum(0), 0, true))
     }
 
-    /// Whether an array of so many elements may be the reply of `part`.
+    /// Whether an array of this length may be the reply of `part`.
     pub(crate) fn takes(&self, part: u32, elements: usize) -> bool {
         match &self.kind {
             Kind::Values(values) => values.keys_of(part) == elements,
@@ -380,33 +381,33 @@ impl Merge {
         }
     }
 
-    /// The reply of `part` begins as an error.
+    /// Notes that the reply of `part` is an error.
     pub(crate) fn fail_by_link(&mut self, part: u32, error: &[u8]) {
         self.fail(part, Failure::Node(error.to_vec()));
     }
 
-    /// The reply of `part` is not what belongs here.
+    /// Notes that the reply of `part` has the wrong kind.
     pub(crate) fn fail_merging(&mut self, part: u32) {
         self.fail_by_link(part, &errors::reply(errors::MERGE_FAILED));
     }
 
-    /// A part has begun to come: an array of so many elements.
+    /// Notes that an array of `elements` elements has begun, as the reply of a part.
     pub(crate) fn begin_part(&mut self, elements: usize) {
         let (parts, elements_before) = self.begun;
         self.begun = (parts + 1, elements_before + elements);
     }
 
-    /// Whether all parts are here or have begun to come.
+    /// Whether all parts have arrived or begun.
     pub(crate) fn has_begun(&self) -> bool {
         self.left == self.begun.0
     }
 
-    /// Whether all parts are here, or were passed on.
+    /// Whether all parts have arrived or were relayed.
     pub(crate) fn is_complete(&self) -> bool {
         self.left == 0
     }
 
-    /// Begins to pass on what is not all here: appends the array's header.
+    /// Begins to relay the reply: appends the array's header.
     pub(crate) fn begin_relay(&mut self, out: &mut Vec<u8>) {
         match &mut self.kind {
             Kind::Values(values) => {
@@ -424,18 +425,18 @@ impl Merge {
         }
     }
 
-    /// A part that has begun has no elements.
+    /// Ends a part that has begun and has no elements.
     pub(crate) fn end_empty_part(&mut self) {
         self.begun.0 -= 1;
         self.left -= 1;
     }
 
-    /// All of one part was passed on while it came.
+    /// Ends a part that was relayed to its end.
     pub(crate) fn end_part(&mut self) {
         self.left -= 1;
     }
 
-    /// The part that the next value comes from; `None` when all were passed on.
+    /// The part with the next value; `None` when all were relayed.
     pub(crate) fn next_part(&self) -> Option<u32> {
         match &self.kind {
             Kind::Values(values) => values.part_of_key.get(values.relayed).copied(),
@@ -443,14 +444,14 @@ impl Merge {
         }
     }
 
-    /// The next value of `part`, if that part is here.
+    /// The next value of `part`, if that part has arrived.
     pub(crate) fn held_value(&self, part: u32) -> Option<&[u8]> {
         let Kind::Values(values) = &self.kind else { return None };
         let rest = values.parts[part as usize].get(values.read[part as usize]..)?;
         (!rest.is_empty()).then(|| &rest[..reply::first_len(rest)])
     }
 
-    /// The next value was passed on; `held` bytes of it were here.
+    /// Notes that the next value was relayed; `held` is its length if its part had arrived.
     pub(crate) fn advance(&mut self, held: usize) {
         if let Kind::Values(values) = &mut self.kind
             && let Some(&part) = values.part_of_key.get(values.relayed)
@@ -460,7 +461,7 @@ impl Merge {
         }
     }
 
-    /// Appends the error that the whole fails with: one part's failure is the whole command's.
+    /// Appends the error of the whole command: that of the first part that failed.
     pub(crate) fn write_failure(&self, out: &mut Vec<u8>) {
         match &self.failure {
             Some((_, Failure::Node(error))) => out.extend_from_slice(error),
@@ -472,15 +473,15 @@ impl Merge {
         }
     }
 
-    /// Keeps what can be used again.
+    /// Keeps the buffers for another request.
     pub(crate) fn give_values(self, spare: &mut SpareValues) {
         if let Kind::Values(values) = self.kind {
             spare.give(values);
         }
     }
 
-    /// Appends the one reply, once every part was absorbed. One part's failure is the whole command's. Returns what
-    /// is to be kept after the command's success.
+    /// Appends the merged reply, once every part was absorbed. The failure of one part is that of the whole command.
+    /// Returns the library to be kept after a success.
     pub(crate) fn finish(mut self, out: &mut Vec<u8>, spare: &mut SpareValues) -> Option<Library> {
         walk::enter("finish");
         debug_assert!(self.left == 0, "every part was absorbed");
@@ -506,7 +507,7 @@ impl Kind {
             Kind::Values(values) => values.write(out),
             Kind::Concat { elements, body } => {
                 encode::array_header(out, *elements);
-                // They may be many: what was joined is not copied, and becomes the reply.
+                // The list may be long, so the joined elements are not copied and become the reply.
                 body.splice(..0, out.drain(..));
                 std::mem::swap(body, out);
             }
@@ -535,7 +536,7 @@ impl Kind {
 }
 
 impl Values {
-    /// Adds to what is there of `part`.
+    /// Adds elements to the held reply of `part`.
     fn append(&mut self, part: u32, elements: &[u8]) {
         let part = &mut self.parts[part as usize];
         let before = bytes_of_part(part);
@@ -543,7 +544,7 @@ impl Values {
         self.held_bytes += bytes_of_part(part) - before;
     }
 
-    /// Counts its memory anew.
+    /// Counts the memory anew.
     fn count(&mut self) {
         self.held_bytes = self.memory_bytes();
     }
@@ -559,10 +560,10 @@ impl Values {
         self.part_of_key.iter().filter(|&&owner| owner == part).count()
     }
 
-    /// Takes the elements from their parts in the order of the keys.
+    /// Writes the elements of all parts in the order of the keys.
     fn write(&self, out: &mut Vec<u8>) {
         encode::array_header(out, self.part_of_key.len());
-        // How far each part was read; keys of one request rarely touch more parts than fit here.
+        // The read position in each part. The keys of one request rarely have more parts than fit here.
         let mut few = [0usize; 64];
         let mut many;
         let read = if self.parts.len() <= few.len() {
@@ -581,7 +582,7 @@ impl Values {
     }
 }
 
-/// The memory that a part of an MGET counts with, which even the smallest reply takes: once it was asked for, it will come.
+/// The memory that counts for a part of an MGET. Even the smallest reply takes this much, and counts before it comes.
 fn bytes_of_part(part: &Vec<u8>) -> usize {
     part.capacity().max(BUFFER_BYTES_MIN)
 }
@@ -611,7 +612,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_kept_of_finished_mgets_stays_below_its_bytes() {
+    fn kept_buffers_of_mgets_stay_below_their_limit() {
         let mut spare = SpareValues::new(10_000);
         let mut prng = Prng::new(1);
         let reply = format!("*1\r\n$3000\r\n{}\r\n", "v".repeat(3000));
@@ -642,7 +643,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_failing_part_is_told() {
+    fn the_first_failing_part_gives_the_error() {
         let mut merge = merge(command::Merge::AllOk, 3, &[]);
         merge.absorb(2, b"-OOM second\r\n");
         merge.absorb(1, b"-OOM first\r\n");
@@ -668,7 +669,7 @@ mod tests {
     }
 
     #[test]
-    fn the_other_merges_do_what_their_names_say() {
+    fn each_other_merge_follows_its_rule() {
         let mut sum = merge(command::Merge::Sum, 2, &[]);
         sum.absorb(0, b":3\r\n");
         sum.absorb(1, b":4\r\n");

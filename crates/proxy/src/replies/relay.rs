@@ -1,16 +1,19 @@
-//! Replies on pinned connections, passed on to the client while they come: as much as the client takes, and no more is
-//! read from the node.
+//! Relay: replies on pinned links go to the client while they come. The worker reads from the node only as much as
+//! the client takes: backpressure.
 //!
-//! Three kinds of replies are passed on so: that of one node, the values of an MGET, which are taken from their parts in the
-//! order of the keys, and the lists of a KEYS, one behind the other.
+//! Three kinds of replies are relayed:
+//!
+//! * the reply of one node,
+//! * the values of an MGET, in the order of the keys,
+//! * the lists of a KEYS, one after the other.
 //!
 //! ```text
 //!   part 0 ─► *2 …  ┐ all have begun,          ┌─► all of part 0, part 1, …  (KEYS)
 //!   part 1 ─► *3 …  ┘ none with an error ─► *5 ┴─► value by value, from the part of each key  (MGET)
 //! ```
 //!
-//! Behind the first byte, an error has no place any more, and a node that is lost costs the client its connection. Of a part
-//! whose turn has not come, no more is read than what one read brings: its node keeps the rest.
+//! Behind the first byte, an error has no place any more, so the loss of a node closes the client. From a part whose
+//! turn has not come, the worker reads at most once: its node keeps the rest.
 
 use crate::context::Context;
 use crate::core::Core;
@@ -22,16 +25,16 @@ use crate::walk;
 use resp::reply::{self, ReplyError};
 use stdx::Id;
 
-/// Whether there is more to pass on at once.
+/// Whether more can be relayed at once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Step {
-    /// A reply is done; the next one may be there too.
+    /// A reply is complete; the next one may have arrived too.
     Done,
-    /// More must come from a node, or leave to the client, first.
+    /// More bytes must come from a node, or leave to the client, first.
     Wait,
 }
 
-/// A node sent what is no reply.
+/// A protocol error of a node.
 #[derive(Debug)]
 pub(crate) struct Garbled {
     pub link: LinkIx,
@@ -45,7 +48,7 @@ impl Garbled {
 }
 
 impl Context {
-    /// Whether the reply to `ticket` is passed on while it comes.
+    /// Whether the reply to `ticket` is relayed.
     pub(crate) fn is_relayed(&self, session: &Session, ticket: &Ticket) -> bool {
         match session.replies.owed(ticket.place) {
             Some(Owed::Task(TaskId::Merge(id))) => self.merges.get(id).is_some_and(Merge::is_relayed),
@@ -54,7 +57,7 @@ impl Context {
         }
     }
 
-    /// Passes on what is there of one node's reply.
+    /// Relays the available bytes of one node's reply.
     fn relay_reply(&mut self, session: &mut Session, links: &[LinkIx]) -> Result<Step, Garbled> {
         walk::enter("relay_reply");
         let Some((node, ticket)) = self.source(session, links, None) else { return Ok(Step::Wait) };
@@ -67,8 +70,8 @@ impl Context {
         Ok(Step::Done)
     }
 
-    /// All of a reply on the pinned connection `ix` was passed on. What is there already of the next one is not the
-    /// client's, if nobody waits for it.
+    /// Ends a reply on the pinned link `ix` that was relayed to its end. If the next reply has no owner, its bytes
+    /// must not reach the client.
     fn finish_reply(&mut self, ix: LinkIx) {
         let link = &mut self.engine.links[ix];
         link.pop();
@@ -78,7 +81,7 @@ impl Context {
         }
     }
 
-    /// The connection whose next reply belongs to the place at the front, and to `part` of it if that is given.
+    /// The link whose next reply belongs to the place at the front, and to `part` if it is given.
     fn source(&self, session: &Session, links: &[LinkIx], part: Option<u32>) -> Option<(LinkIx, Ticket)> {
         links.iter().find_map(|&ix| {
             let ticket = front_ticket(&self.engine.links[ix], session)?;
@@ -86,7 +89,7 @@ impl Context {
         })
     }
 
-    /// Passes on what is there of the next value from `ix`. True if that was all of it.
+    /// Relays the available bytes of the next value from `ix`. Returns true if the value is complete.
     fn relay_value(&mut self, session: &mut Session, ix: LinkIx, ticket: &Ticket) -> Result<bool, Garbled> {
         if !session.replies.is_relaying() && self.holds_error(ix) {
             return Ok(false);
@@ -107,8 +110,8 @@ impl Context {
         Ok(passed.complete)
     }
 
-    /// Whether the next reply on the pinned connection `ix`, of which nothing was passed on, is an error that may say
-    /// that the request was declined: it is read whole then.
+    /// Whether the next reply on the pinned link `ix`, of which nothing was relayed, is an error that may decline the
+    /// request. Then the error is read whole.
     fn holds_error(&mut self, ix: LinkIx) -> bool {
         let link = &mut self.engine.links[ix];
         let holds = self.engine.keeps.is_kept() && link.begins_with_error();
@@ -121,13 +124,13 @@ impl Context {
 }
 
 impl Core {
-    /// Passes on what is there for the session's next replies.
+    /// Relays the available bytes of the session's next replies.
     pub(crate) fn relay(&mut self, session: &mut Session) -> Result<(), Garbled> {
         let Some(pin) = session.pinning.id().and_then(|id| self.cx.pins.get_mut(id)) else { return Ok(()) };
         let mut links = std::mem::take(&mut pin.links);
         for &ix in &links {
             let ticket = self.cx.engine.links[ix].tickets().next();
-            // What is taken whole is read until it is whole, and what is for nobody until the next is there.
+            // Replies that are not relayed, or have no owner, must be read to their end.
             let is_read_on =
                 |ticket: &Ticket| ticket.owner == Owner::Nobody || !self.cx.is_relayed(session, ticket);
             let starved = ticket.is_some_and(is_read_on);
@@ -162,7 +165,7 @@ impl Core {
         }
     }
 
-    /// Passes on what is there of a merge's parts.
+    /// Relays the available bytes of a merge's parts.
     fn relay_parts(&mut self, session: &mut Session, links: &[LinkIx], id: Id) -> Result<Step, Garbled> {
         let merge = self.cx.merges.get_mut(id).filter(|merge| merge.is_relayed());
         let Some(mut merge) = merge.map(Merge::lend) else { return Ok(Step::Wait) };
@@ -184,9 +187,9 @@ impl Core {
         step
     }
 
-    /// Something has come over `ix` for the session, of whose next reply nothing was passed on. True if it is a part of one whose
-    /// other parts have not all begun: its beginning is read, and there is nothing to do for the others. To look at all of
-    /// them for each would take time by the square of their number.
+    /// Handles bytes on `ix` for a reply of which nothing was relayed. Returns true if this link's part has begun,
+    /// and other parts of its merge have not. Then the other parts need no look: looking at all of them for each
+    /// would take quadratic time.
     pub(crate) fn waits_for_others(&mut self, session: &Session, ix: LinkIx) -> Result<bool, Garbled> {
         let Some(Owed::Task(TaskId::Merge(id))) = session.replies.front_owed() else { return Ok(false) };
         if session.replies.is_relaying() || front_ticket(&self.cx.engine.links[ix], session).is_none() {
@@ -228,7 +231,7 @@ fn relay_merge(
     Ok(step)
 }
 
-/// Passes on the header of a merge's array, if all parts have begun without an error. If not, what is next.
+/// Relays the header of a merge's array, if all parts have begun without an error. Otherwise returns the next step.
 fn begin_parts(
     core: &mut Core,
     session: &mut Session,
@@ -257,7 +260,7 @@ fn count_merged(core: &mut Core, merge: &Merge, head: &[u8]) {
     }
 }
 
-/// Passes on what is there of an MGET's values.
+/// Relays the available bytes of an MGET's values.
 fn relay_values(
     core: &mut Core,
     session: &mut Session,
@@ -283,7 +286,7 @@ fn relay_values(
     Ok(Step::Done)
 }
 
-/// Passes on what is there of the parts of a KEYS, from the first that is not through.
+/// Relays the available bytes of the parts of a KEYS, from the first incomplete one.
 fn relay_lists(
     core: &mut Core,
     session: &mut Session,
@@ -308,7 +311,7 @@ fn relay_lists(
     Ok(if merge.is_complete() { Step::Done } else { Step::Wait })
 }
 
-/// One element of the array that `ix` sends was passed on.
+/// Ends an element of the array from `ix` that was relayed.
 fn finish_element(core: &mut Core, ix: LinkIx) {
     let link = &mut core.cx.engine.links[ix];
     link.incoming.elements =
@@ -328,7 +331,7 @@ fn read_heads(
     links.iter().try_for_each(|&ix| begin_part(core, session, ix, merge))
 }
 
-/// Reads the beginning of the part that comes over `ix`, if it has not begun.
+/// Reads the beginning of the part on `ix`, if it has not begun.
 fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge) -> Result<(), Garbled> {
     let link = &core.cx.engine.links[ix];
     let Some(&Ticket { part, command, queued_us, .. }) = front_ticket(link, session) else {
@@ -363,18 +366,18 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
     Ok(())
 }
 
-/// The part that `ix` brought has no elements: it is all here. Its node would be late if it were waited for until the turn of
-/// the part.
+/// Ends a part without elements on `ix`. If the part waited for its turn, its node would count as late.
 fn end_empty_part(core: &mut Core, ix: LinkIx, merge: &mut Merge) {
     core.cx.engine.links[ix].incoming.elements = None;
     core.cx.finish_reply(ix);
     merge.end_empty_part();
 }
 
-/// A part failed before anything was passed on: that is the answer, and what the other parts bring is not waited for.
+/// Answers with the error of a part that failed before any byte was relayed. The replies of other parts are not
+/// awaited.
 fn answer_failed(core: &mut Core, session: &mut Session, links: &[LinkIx], merge: &Merge) -> Step {
     for &ix in links {
-        // Also where the connection is not made yet: its first reply would be for a place that is filled.
+        // This includes a link that is not connected yet: its first reply would belong to a filled place.
         let is_first = |ticket: &Ticket| is_for_front(ticket, session);
         if core.cx.engine.links[ix].tickets().next().is_some_and(is_first) {
             core.cx.pins.doomed.push(ix);
@@ -392,7 +395,7 @@ fn answer_failed(core: &mut Core, session: &mut Session, links: &[LinkIx], merge
     Step::Done
 }
 
-/// The ticket of the connection's next reply, if that belongs to the session's place at the front.
+/// The ticket of the link's next reply, if it belongs to the session's place at the front.
 fn front_ticket<'a>(link: &'a Link, session: &Session) -> Option<&'a Ticket> {
     link.tickets().next().filter(|ticket| link.is_ready() && is_for_front(ticket, session))
 }
@@ -401,15 +404,15 @@ fn is_for_front(ticket: &Ticket, session: &Session) -> bool {
     ticket.owner == Owner::Client && ticket.conn == session.conn && ticket.place == session.replies.front()
 }
 
-/// How a reply begins that should be an array.
+/// The beginning of a reply that should be an array.
 enum Head {
-    /// It is one, and its header has `len` bytes.
+    /// An array, with a header of `len` bytes.
     Array { elements: usize, len: usize },
-    /// It is an error of `len` bytes.
+    /// An error of `len` bytes.
     Error { len: usize },
-    /// It is something else.
+    /// Another type.
     Other,
-    /// That cannot be told yet.
+    /// More bytes are needed.
     Unfinished,
 }
 
@@ -425,7 +428,7 @@ fn head_of(bytes: &[u8], limits: &reply::ReplyLimits) -> Result<Head, ReplyError
             None => Head::Unfinished,
         },
         Some(_) => {
-            // A node that talks rubbish is told apart from one that answers something else.
+            // A protocol error differs from a reply of another type.
             reply::Scanner::default().scan(bytes, limits)?;
             Head::Other
         }

@@ -1,6 +1,6 @@
-//! What nodes tell of themselves, put together from the replies of all shards. Asked for by people and by monitoring,
-//! not by the thousand: replies are kept whole until the last one is here. They are of the protocol that the client speaks,
-//! and so is what is made of them.
+//! Merges of reports: nodes' replies about themselves, from all shards. People and monitoring ask for them, and not
+//! thousands of times a second. So replies are kept until the last one is here. Replies and result have the client's
+//! protocol.
 
 use crate::link::profile::Profile;
 use command::Report;
@@ -14,40 +14,40 @@ use std::collections::BTreeMap;
 #[derive(Debug)]
 pub(crate) struct Reports {
     report: Report,
-    /// How many entries are wanted.
+    /// The limit of entries in the result.
     count_max: usize,
-    /// By part; empty until its shard has answered.
+    /// Replies by part; empty until the shard has answered.
     replies: Vec<Vec<u8>>,
-    /// The names of their shards.
+    /// The names of the shards, by part.
     names: Vec<String>,
 }
 
-/// What SLOWLOG GET gives without a number.
+/// The number of entries that SLOWLOG GET returns without a number.
 const SLOWLOG_COUNT_DEFAULT: usize = 10;
 
 impl Reports {
-    /// Of `parts` parts. `count` is the argument that says how many entries are wanted, if there is one.
+    /// Reports of `parts` parts. `count` is the argument with the number of entries, if the request has one.
     pub(crate) fn new(report: Report, parts: usize, count: Option<&[u8]>) -> Reports {
         let count_max = match count.map(parse_i64) {
             _ if report != Report::SlowlogEntries => usize::MAX,
             None => SLOWLOG_COUNT_DEFAULT,
-            // -1 is all; what is no number, the nodes refuse.
+            // -1 stands for all entries. Nodes refuse an argument that is no number.
             Some(count) => count.and_then(|count| usize::try_from(count).ok()).unwrap_or(usize::MAX),
         };
         Reports { report, count_max, replies: vec![Vec::new(); parts], names: Vec::new() }
     }
 
-    /// What the shards of the parts are called.
+    /// Sets the names of the parts' shards.
     pub(crate) fn set_names(&mut self, names: Vec<String>) {
         self.names = names;
     }
 
-    /// Takes in the reply of `part`.
+    /// Takes the reply of `part`.
     pub(crate) fn absorb(&mut self, part: u32, reply: &[u8]) {
         self.replies[part as usize] = reply.to_vec();
     }
 
-    /// The one reply, in the protocol of `profile`. `None` if the replies are not of the kind that belongs here.
+    /// The merged reply, in the protocol of `profile`. `None` if replies have the wrong type.
     pub(crate) fn merged(&self, profile: Profile) -> Option<Vec<u8>> {
         let resp3 = profile.resp3;
         match self.report {
@@ -73,7 +73,7 @@ impl Reports {
         Some(all)
     }
 
-    /// Entries begin with an id and the second in which they were made.
+    /// Merges entries, which begin with an id and the second in which they were made.
     fn slowlog(&self) -> Option<Vec<u8>> {
         let mut entries = Vec::new();
         for entry in self.all_elements()? {
@@ -92,7 +92,7 @@ impl Reports {
         Some(array(events.into_iter()))
     }
 
-    /// Name, second of the latest, its milliseconds, the worst milliseconds.
+    /// Merges entries: name, second of the latest, its milliseconds, the worst milliseconds.
     fn latency_latest(&self) -> Option<Vec<u8>> {
         let mut events: Vec<(&[u8], [i64; 3])> = Vec::new();
         for event in self.all_elements()? {
@@ -120,15 +120,15 @@ impl Reports {
         Some(out)
     }
 
-    /// Per command `[calls, n, histogram_usec, [bound, calls up to it, …]]`. Redis leaves out bounds at which nothing
-    /// is added, so a shard's count at another shard's bound is its count at the bound before.
+    /// Merges, per command, `[calls, n, histogram_usec, [bound, calls up to it, …]]`. Redis leaves out bounds without
+    /// calls, so a shard's count at another shard's bound is its count at the bound before.
     fn latency_histogram(&self, resp3: bool) -> Option<Vec<u8>> {
         let commands = by_name(self.pairs()?);
         let mut out = Vec::new();
         encode::map_header(&mut out, commands.len(), resp3);
         for (name, histograms) in commands {
             let mut calls = 0;
-            // What each bound adds, over all shards.
+            // The calls that each bound adds, over all shards.
             let mut added: BTreeMap<i64, i64> = BTreeMap::new();
             for histogram in histograms {
                 let fields: Vec<&[u8]> = elements(histogram)?.collect();
@@ -157,7 +157,7 @@ impl Reports {
         Some(out)
     }
 
-    /// Names and values of all shards, behind one another.
+    /// Names and values of all shards, one after the other.
     fn pairs(&self) -> Option<Vec<(&[u8], &[u8])>> {
         let mut pairs = Vec::new();
         for reply in &self.replies {
@@ -213,7 +213,7 @@ impl Reports {
         Some(out)
     }
 
-    /// A library is a map, or an array of names and values; the first pair is its name.
+    /// Merges libraries: each is a map, or an array of names and values, and begins with its name.
     fn libraries(&self) -> Option<Vec<u8>> {
         let mut libraries: Vec<(&[u8], &[u8])> = Vec::new();
         for library in self.all_elements()? {
@@ -225,7 +225,7 @@ impl Reports {
         Some(array(libraries.iter().map(|(_, library)| *library)))
     }
 
-    /// `running_script` comes first and is nil where nothing runs.
+    /// Merges the running scripts: `running_script` comes first and is nil where nothing runs.
     fn running_script(&self) -> Option<Vec<u8>> {
         let runs = |reply: &&Vec<u8>| {
             elements(reply).and_then(|mut fields| fields.nth(1)).is_some_and(|script| !is_null(script))
@@ -233,9 +233,9 @@ impl Reports {
         self.replies.iter().find(runs).or(self.replies.first()).cloned()
     }
 
-    /// Redis begins with a constant for each database that has keys and combines it with the digest of each key by
-    /// XOR: so do we, with one constant for all shards together. More than one database with keys cannot be told apart in
-    /// the result: all keys are taken for those of the client's own.
+    /// Combines digests. Redis begins with a constant for each database with keys, and adds the digest of each key by
+    /// XOR. So does shardis, with one constant for all shards together. The result cannot show several databases with
+    /// keys: all keys count as those of the client's own database.
     fn digest(&self, database: u16) -> Option<Vec<u8>> {
         let (mut digest, mut shards_with_keys) = ([0u8; 20], 0usize);
         for reply in &self.replies {
@@ -257,7 +257,7 @@ impl Reports {
     }
 }
 
-/// Adds maps of integers, ratios (bulks or doubles) and maps alike; names that only some shards have are kept.
+/// Adds maps of integers, ratios (bulks or doubles) and maps alike. A name that only some shards have is kept.
 fn add_stats(replies: &[&[u8]], resp3: bool, out: &mut Vec<u8>) -> Option<()> {
     let mut pairs = Vec::new();
     for reply in replies {
@@ -282,14 +282,14 @@ fn add_stats(replies: &[&[u8]], resp3: bool, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// The number in a bulk or a double; what is none is less than all.
+/// The number in a bulk or a double; a value that is no number counts as the smallest.
 fn number(reply: &[u8]) -> f64 {
     let double = || reply.strip_prefix(b",")?.strip_suffix(b"\r\n");
     let text = as_bulk(reply).or_else(double).and_then(|text| std::str::from_utf8(text).ok());
     text.and_then(|text| text.parse().ok()).unwrap_or(f64::NEG_INFINITY)
 }
 
-/// The values of each name, names in the order in which they came first.
+/// The values of each name. Names keep the order of their first appearance.
 fn by_name<'a>(pairs: Vec<(&'a [u8], &'a [u8])>) -> Vec<(&'a [u8], Vec<&'a [u8]>)> {
     let mut names: Vec<(&[u8], Vec<&[u8]>)> = Vec::new();
     for (name, value) in pairs {
@@ -312,7 +312,7 @@ fn array<'a>(entries: impl ExactSizeIterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// Parameters by whose values anybody could pass us by and reach the nodes.
+/// Parameters with secrets: anybody who knows their values could reach the nodes without shardis.
 const SECRETS: [&[u8]; 4] =
     [b"requirepass", b"masterauth", b"tls-key-file-pass", b"tls-client-key-file-pass"];
 
@@ -320,7 +320,7 @@ const SECRETS: [&[u8]; 4] =
 mod tests {
     use super::*;
 
-    /// What two shards' replies become; `|` stands for CR LF.
+    /// The merged reply of two shards; `|` stands for CR LF.
     fn merged(report: Report, one: &str, other: &str) -> String {
         merged_in(Profile::default(), report, one, other)
     }
@@ -347,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn latencies_are_put_together_by_event_and_time() {
+    fn latencies_are_merged_by_event_and_time() {
         let history = merged(Report::LatencyHistory, "*2|*2|:5|:1|*2|:9|:2|", "*1|*2|:7|:3|");
         assert_eq!(history, "*3|*2|:5|:1|*2|:7|:3|*2|:9|:2|");
         let latest = merged(
@@ -406,14 +406,14 @@ mod tests {
     fn digests_combine_by_exclusive_or() {
         let (ones, none) = ("1".repeat(40), "0".repeat(40));
         assert_eq!(merged(Report::Digest, &format!("+{ones}|"), &format!("+{none}|")), format!("+{ones}|"));
-        // What only a database with keys adds is in both, and must be in the result once.
+        // The constant of a database with keys is in both digests, and must be in the result once.
         let twice = merged(Report::Digest, &format!("+{ones}|"), &format!("+{ones}|"));
         assert_eq!(twice, "+aa3098f3aae94baac14e3b8b8dcae989af93f6a2|");
         assert_eq!(merged(Report::Digest, "+OK|", "+OK|"), "none");
     }
 
     #[test]
-    fn reports_of_resp3_stay_what_they_are() {
+    fn reports_in_resp3_keep_their_types() {
         let resp3 = Profile { resp3: true, ..Profile::default() };
         let one = "%3|$4|peak|:10|$5|ratio|,1.5|$4|db.0|%1|$8|overhead|:1|";
         let other = "%3|$4|peak|:20|$5|ratio|,12.5|$4|db.0|%1|$8|overhead|:2|";

@@ -1,4 +1,4 @@
-//! What tasks make of a reply that belongs to one place of a client, or of its loss.
+//! The work of tasks on a reply, or its loss, for one place of a client.
 
 use super::Recipient;
 use crate::context::Context;
@@ -8,26 +8,26 @@ use crate::features::{Asked, Session, TaskId};
 use crate::login::passing;
 use crate::pubsub;
 
-/// What the client gets.
+/// The client's reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Made<'a> {
-    /// Nothing yet: more is asked, or somebody else fills the place.
+    /// No reply yet: the task has sent a request, or another task fills the place.
     Nothing,
     /// The node's reply.
     AsItIs(&'a [u8]),
-    /// What was written.
+    /// The reply was written to `out`.
     Written,
 }
 
 impl Made<'_> {
-    /// Something, if `is_written`.
+    /// `Written` if `is_written`, or else `Nothing`.
     pub(super) fn written_if(is_written: bool) -> Self {
         if is_written { Made::Written } else { Made::Nothing }
     }
 }
 
 impl Context {
-    /// The client gets the error `text`.
+    /// Writes the error `text` for the client.
     pub(super) fn write_loss<'a>(&mut self, text: &str, out: &mut Vec<u8>) -> Made<'a> {
         self.stats.counters.errors += 1;
         errors::write(out, text);
@@ -36,7 +36,7 @@ impl Context {
 }
 
 impl Core {
-    /// `task` has got `reply`.
+    /// Gives `reply` to `task`.
     pub(super) fn make_of_reply<'a>(
         &mut self,
         session: &mut Session,
@@ -68,7 +68,7 @@ impl Core {
             TaskId::Login(attempt) => passing::end_attempt(&mut self.cx, session, attempt, reply, out),
             TaskId::Judged(judged) => passing::end_judgement(&mut self.cx, judged, reply, out),
             TaskId::Receivers(receivers) => pubsub::write_receivers(reply, receivers, out),
-            // Tickets of these name them and not a place; what a merge makes, it makes of losses too.
+            // Tickets of these tasks name the task and not a place. A merge handles losses as well.
             TaskId::Inquiry(_)
             | TaskId::Subscription
             | TaskId::Emulation(_)
@@ -80,7 +80,7 @@ impl Core {
         Made::Written
     }
 
-    /// `task` gets no reply.
+    /// Tells `task` that it gets no reply.
     pub(super) fn make_of_loss<'a>(
         &mut self,
         session: &mut Session,
