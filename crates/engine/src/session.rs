@@ -352,6 +352,18 @@ mod tests {
     }
 
     #[test]
+    fn a_given_up_request_takes_parked_messages_along() {
+        let (mut session, mut pool) = session();
+        session.replies.reserve(Owed::Node);
+        session.replies.raise_barrier(session.replies.front() + 1);
+        session.replies.push(b">2\r\n$10\r\ninvalidate\r\n*1\r\n$1\r\nk\r\n", &mut pool);
+        assert_eq!(session.replies.parked().0, 1, "it is parked behind the request");
+        session.replies.forget_pending();
+        assert_eq!(session.replies.parked(), (0, 0));
+        assert!(session.replies.is_quiet());
+    }
+
+    #[test]
     fn replies_leave_in_the_order_of_their_requests() {
         let (mut session, mut pool) = session();
         let numbers: Vec<u32> = (0..3).map(|_| session.replies.reserve(Owed::Node)).collect();

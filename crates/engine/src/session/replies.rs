@@ -244,10 +244,15 @@ impl<T: Copy> Replies<T> {
         }
     }
 
-    /// Gives up the reply to the last request, which is the only one pending.
+    /// Gives up the reply to the last request, the only one pending, and the messages that are parked behind it.
     pub fn forget_pending(&mut self) {
-        debug_assert!(self.pending.len() <= 1, "who waits for an element waits for nothing else");
+        let is_message = |place: &Place<T>| matches!(place, Place::Ready(_));
+        debug_assert!(
+            self.pending.iter().skip(1).all(is_message),
+            "a blocked client has one request pending"
+        );
         self.pending.clear();
+        self.parked_bytes = 0;
     }
 
     /// The number of the place at the front.
