@@ -1,4 +1,4 @@
-//! docs/info.md is what the table says.
+//! docs/info.md agrees with the table.
 
 use std::path::Path;
 

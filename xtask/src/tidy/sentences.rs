@@ -25,8 +25,6 @@ const TO_REWRITE: &[&str] = &[
     "crates/proxy/src/peers",
     "crates/proxy/src/pubsub",
     "crates/proxy/src/questions",
-    "crates/proxy/benches/",
-    "crates/proxy/tests/",
 ];
 
 const WORDS_MAX: usize = 25;

@@ -1,11 +1,11 @@
-//! How many instructions a request costs, part by part: `cargo xtask instructions` runs each part under valgrind and compares
-//! the counts with `bench/instructions.txt`.
+//! The number of instructions of a request, part by part. `cargo xtask instructions` runs each part under valgrind
+//! and compares the counts with `bench/instructions.txt`.
 //!
-//! A count does not depend on how busy the machine is, so a change of a few per cent shows. It says nothing about
-//! cache misses and system calls: `bench/README.md` tells how time is measured.
+//! A count does not depend on the machine's load, so it shows a change of a few per cent. It shows neither cache
+//! misses nor system calls; `bench/README.md` describes the measurements of time.
 //!
-//! With the name of a part as its argument it runs that part, else it prints all names. Callgrind counts within
-//! [`counted`] alone: neither what makes a part's input, nor what becomes of its output.
+//! With the name of a part as its argument, the program runs that part; otherwise it prints all names. Callgrind
+//! counts within [`counted`] alone, without making the part's input and dropping its output.
 
 mod world;
 
@@ -18,8 +18,8 @@ use topology::Topology;
 
 use world::{Round, by_slots, cluster, request_of, topology};
 
-/// All parts: their names, and how one is run once. A process runs one of them: what another did to the allocator would
-/// change the count.
+/// All parts: their names, and a function that runs each once. A process runs only one of them, because the
+/// allocator's state after another would change the count.
 const PARTS: &[(&str, fn())] = &[
     ("parse_requests.get", || drop(counted(parse_requests, requests("GET key:000001", 1)))),
     ("parse_requests.get_100", || drop(counted(parse_requests, requests("GET key:000001", 100)))),
@@ -77,13 +77,13 @@ fn main() {
     }
 }
 
-/// Runs `part`, of which the compiler knows nothing here. Callgrind looks for the name of this function.
+/// Runs `part`, which the compiler cannot inline here. Callgrind looks for the name of this function.
 #[inline(never)]
 fn counted<I, O>(part: fn(I) -> O, input: I) -> O {
     black_box(part)(input)
 }
 
-/// Bytes that are scanned, with room for what is found in them.
+/// Bytes to scan, with room for the arguments found in them.
 struct Bytes {
     bytes: Vec<u8>,
     args: Vec<Span>,
@@ -94,7 +94,7 @@ fn requests(words: &str, count: usize) -> Bytes {
     Bytes { bytes: request_of(words).repeat(count), args: Vec::with_capacity(16) }
 }
 
-/// Scans all of it as a session does. Returns how many requests there were.
+/// Scans all requests as a session does. Returns the number of requests.
 fn parse_requests(mut input: Bytes) -> (usize, Bytes) {
     let (mut scanner, mut inline) = (request::Scanner::default(), Vec::new());
     let limits = black_box(RequestLimits::default());
@@ -109,7 +109,7 @@ fn parse_requests(mut input: Bytes) -> (usize, Bytes) {
     (found, input)
 }
 
-/// Scans all of it as a link does.
+/// Scans all replies as a link does.
 fn parse_replies(input: Vec<u8>) -> Vec<u8> {
     let mut scanner = reply::Scanner::default();
     let limits = black_box(reply::ReplyLimits::default());
@@ -121,8 +121,8 @@ fn parse_replies(input: Vec<u8>) -> Vec<u8> {
     input
 }
 
-/// One scanned request and those who own its keys. It is boxed: how many instructions a move of it takes depends on how the
-/// stack is aligned, and that on the length of the path that the benchmark lies at.
+/// One scanned request and the owners of its keys. The value is boxed: the cost of a move depends on the stack's
+/// alignment, and this depends on the length of the benchmark's path.
 struct Scannable {
     bytes: Vec<u8>,
     args: Vec<Span>,
@@ -136,7 +136,7 @@ fn scanned(words: &str) -> Box<Scannable> {
         request::Scanner::default().scan(&bytes, &RequestLimits::default(), &mut args, &mut Vec::new());
     assert_eq!(scanned, Ok(Scanned::Request { len: bytes.len() }));
     let topology = topology();
-    // The first hash of a process asks what the processor can do.
+    // The first hash of a process asks for the processor's features.
     topology.shard_of(b"first");
     Box::new(Scannable { bytes, args, positions: Vec::with_capacity(16), topology })
 }
@@ -159,12 +159,12 @@ fn route(mut input: Box<Scannable>) -> (u32, Box<Scannable>) {
     (black_box(sum), input)
 }
 
-/// A round in which the proxy refused costs little; it must not pass for one that works.
+/// Checks that the client got its replies. A round with refusals costs little and must not pass.
 fn assert_answered(round: Round) {
     round.assert_answered();
 }
 
-/// As [`assert_answered`].
+/// Checks that each node got a fragment.
 fn assert_split(round: Round) {
     round.assert_split();
 }
@@ -175,7 +175,7 @@ fn split(mut round: Round) -> Round {
     round
 }
 
-/// From the nodes' replies to fragments to the reply that is offered to the client.
+/// From the nodes' replies to fragments, to the reply that is offered to the client.
 fn merge(mut round: Round) -> Round {
     round.answer();
     round
@@ -187,13 +187,13 @@ fn settle(mut round: Round) -> Round {
     round
 }
 
-/// As `settle`; the first reply comes last, and all others wait for it.
+/// Like `settle`, but the first reply comes last, and all others wait for it.
 fn settle_out_of_order(mut round: Round) -> Round {
     round.answer_backwards();
     round
 }
 
-/// The whole way there and back, of so many requests that a client sends at once.
+/// The whole way down and up, for several requests that a client sends at once.
 fn whole(mut round: Round) -> Round {
     round.ask();
     round.answer();

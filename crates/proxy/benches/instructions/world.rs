@@ -1,5 +1,5 @@
-//! A proxy over nodes that all are there, one client of it, and what they say to each other. Nothing here allocates or
-//! copies between the events: what is counted is the proxy.
+//! A proxy over connected nodes, one client, and their bytes. Nothing here allocates or copies between the events, so
+//! the count is that of the proxy.
 
 use std::sync::Arc;
 
@@ -10,12 +10,12 @@ use topology::{
     Distribution, NodeSpec, ShardId, ShardSpec, Topology, TopologySpec, parse_nodes, slot_ranges,
 };
 
-/// As many nodes as `bench/compare.py` has.
+/// The number of nodes, as in `bench/compare.py`.
 const SHARDS: usize = 4;
 
-/// Rounds before the one that counts: buffers have grown by then, and queues have gone around.
+/// Rounds before the counted one. By then buffers have grown, and ring buffers have wrapped around.
 const ROUNDS_BEFORE: usize = 3;
-/// Small replies that a client gets before anything is counted.
+/// Small replies that a client gets before the counted round.
 const REPLIES_BEFORE: usize = 40;
 
 /// The request of the blank-separated `words`.
@@ -26,12 +26,12 @@ pub(crate) fn request_of(words: &str) -> Vec<u8> {
     bytes
 }
 
-/// Who owns what: the defaults of everything.
+/// A topology with default settings.
 pub(crate) fn topology() -> Topology {
     plain(Distribution::default())
 }
 
-/// The same, with the slots of a Redis Cluster over plain nodes.
+/// A topology like [`topology`], with the slots of a Redis Cluster over plain nodes.
 pub(crate) fn by_slots() -> Topology {
     plain(Distribution::Slots)
 }
@@ -41,7 +41,7 @@ fn plain(distribution: Distribution) -> Topology {
         .expect("valid")
 }
 
-/// The same slots on the same nodes, which are those of a Redis Cluster.
+/// The same slots on the same nodes, as those of a Redis Cluster.
 pub(crate) fn cluster() -> Topology {
     let shards = nodes().into_iter().zip(slot_ranges(SHARDS as u32)).map(|(node, slots)| ShardSpec {
         primary: Some(node),
@@ -56,7 +56,7 @@ fn nodes() -> Vec<NodeSpec> {
     parse_nodes(&nodes.join(",")).expect("valid")
 }
 
-/// The first `count` of such keys that live on each shard in turn.
+/// The first `count` keys of a sequence that goes from shard to shard.
 fn keys(topology: &Topology, count: usize) -> Vec<String> {
     let mut numbers = 0..;
     let mut key_on = |shard| {
@@ -73,11 +73,11 @@ fn keys(topology: &Topology, count: usize) -> Vec<String> {
 struct World {
     proxy: Proxy,
     client: ConnId,
-    /// The shards of the connections to nodes.
+    /// The links to nodes, with their shards.
     nodes: Vec<(ConnId, ShardId)>,
-    /// The connections to nodes that were sent something, in that order.
+    /// The links that got requests, in that order.
     asked: Vec<ConnId>,
-    /// Bytes that the client was sent.
+    /// The number of bytes that the client got.
     answered_bytes: usize,
 }
 
@@ -100,7 +100,7 @@ impl World {
         world
     }
 
-    /// The client's replies are seen to be small, so that it may have as many requests pending as it likes.
+    /// Gives the client small replies, so that the proxy lets it have any number of requests pending.
     fn show_small_replies(&mut self, key: &str) {
         let get = request_of(&format!("GET {key}"));
         for _ in 0..REPLIES_BEFORE {
@@ -111,7 +111,7 @@ impl World {
         }
     }
 
-    /// Tells the proxy what happened and does what it asks for, until it is content.
+    /// Reports an event to the proxy and carries out its actions, until there are none.
     fn event(&mut self, event: Event<'_>) {
         self.proxy.handle_event(event, Instant::ZERO);
         self.perform();
@@ -142,13 +142,13 @@ impl World {
     }
 }
 
-/// What a client asks at once and what the nodes answer to it.
+/// The requests of a client, sent at once, and the nodes' replies.
 pub(crate) struct Round {
     world: World,
     request: Vec<u8>,
-    /// What the node of each shard answers to all that it was asked.
+    /// The replies of each shard's node to all its requests.
     answers: [Vec<u8>; SHARDS],
-    /// The length of all that the client gets.
+    /// The length of all replies to the client.
     answer_bytes: usize,
 }
 
@@ -158,12 +158,12 @@ impl Round {
         Round::get_in(topology(), count)
     }
 
-    /// The same with that topology.
+    /// `count` GETs of 3 bytes each, with that topology.
     pub(crate) fn get_in(topology: Topology, count: usize) -> Round {
         Round::gets(topology, count, b"$3\r\nxxx\r\n")
     }
 
-    /// `count` GETs of keys that are not there.
+    /// `count` GETs of missing keys.
     pub(crate) fn miss(count: usize) -> Round {
         Round::gets(topology(), count, b"$-1\r\n")
     }
@@ -179,7 +179,7 @@ impl Round {
         Round::set_in(topology(), count, len)
     }
 
-    /// The same with that topology.
+    /// `count` SETs of `len` bytes each, with that topology.
     pub(crate) fn set_in(topology: Topology, count: usize, len: usize) -> Round {
         let value = "x".repeat(len);
         let request =
@@ -225,26 +225,26 @@ impl Round {
         self.world.answered_bytes = 0;
     }
 
-    /// The client has asked, and no node has answered.
+    /// The round after the client's requests and before the nodes' replies.
     pub(crate) fn asked(mut self) -> Round {
         self.begin();
         self.ask();
         self
     }
 
-    /// The client asks.
+    /// Sends the client's requests.
     pub(crate) fn ask(&mut self) {
         self.world.event(Event::Received { conn: self.world.client, bytes: &self.request });
     }
 
-    /// The nodes answer in the order in which they were asked.
+    /// Sends the nodes' replies, in the order of the requests.
     pub(crate) fn answer(&mut self) {
         for at in 0..self.world.asked.len() {
             self.answer_of(at);
         }
     }
 
-    /// The nodes answer in the opposite order.
+    /// Sends the nodes' replies in the opposite order.
     pub(crate) fn answer_backwards(&mut self) {
         for at in (0..self.world.asked.len()).rev() {
             self.answer_of(at);
@@ -257,18 +257,18 @@ impl Round {
         self.world.event(Event::Received { conn, bytes: &self.answers[shard.0 as usize] });
     }
 
-    /// The client got all that it asked for.
+    /// Checks that the client got all replies.
     pub(crate) fn assert_answered(&self) {
         assert_eq!(self.world.answered_bytes, self.answer_bytes, "the client has its replies");
     }
 
-    /// Each node was asked.
+    /// Checks that each node got a request.
     pub(crate) fn assert_split(&self) {
         assert_eq!(self.world.asked.len(), SHARDS, "each node has its fragment");
     }
 }
 
-/// How many of the first `count` [`keys`] live on `shard`.
+/// The number of keys on `shard` among the first `count` [`keys`].
 fn keys_on(shard: usize, count: usize) -> usize {
     (count + SHARDS - 1 - shard) / SHARDS
 }
