@@ -11,9 +11,9 @@
 //! ```
 //!
 //! All of these errors say that the request did not run, so shardis may repeat writes too. The link keeps the bytes
-//! of a request until it is answered ([`engine::link::kept::Kept`]). Only a script can pretend, with an error of its
-//! own that begins like these. Such a script runs again, a few times. A new topology may have no use for a link
-//! (`topology_update.rs`). Requests that wait for such a link have not run either, and go the same way.
+//! of a request until it is answered ([`engine::link::kept::Kept`]). Only a script may return such an error after it
+//! has run. Such a script runs again, a few times. A new topology may have no use for a link (`topology_update.rs`).
+//! Requests that wait for such a link have not run either, and go the same way.
 //!
 //! Requests of one client stay in order: the node declines those of one slot one after the other. shardis sends them
 //! again in that order. A node may decline one request and run the next ([`Behind`]). Then shardis repeats the first
@@ -551,7 +551,7 @@ impl Context {
         self.engine.topology.shards().get(shard.0 as usize).and_then(|shard| shard.primary)
     }
 
-    /// Queues a request that was declined elsewhere on the link `ix`. With `asks`, its keys are being moved there,
+    /// Queues on the link `ix` a request that was declined elsewhere. With `asks`, its keys are being moved there,
     /// and ASKING goes in front of it. The request keeps its deadline.
     pub(crate) fn enqueue_again(&mut self, ix: LinkIx, asks: bool, request: &[u8], ticket: Ticket) {
         walk::enter("enqueue_again");

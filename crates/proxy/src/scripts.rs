@@ -9,8 +9,8 @@
 //!        └─────────── once more, if nothing was sent behind it ◄─── NOSCRIPT, function not found ─┘
 //! ```
 //!
-//! A request that fails for a missing script did not run, so shardis may repeat it. shardis does not repeat it if the
-//! client has sent more behind it, because the later requests would run first.
+//! A request that fails for a missing script did not run. So shardis may repeat it, unless the client has sent more
+//! behind it: the later requests would then run first.
 //!
 //! 16 MiB of scripts are kept for all workers; the oldest are dropped first. The proxy notes for each link which
 //! scripts it has loaded there. A node can still say `NOSCRIPT`, if an operator flushed its scripts directly.

@@ -188,8 +188,8 @@ impl Core {
     }
 
     /// Handles bytes on `ix` for a reply of which nothing was relayed. Returns true if this link's part has begun,
-    /// and other parts of its merge have not. Then the other parts need no look: looking at all of them for each
-    /// would take quadratic time.
+    /// and other parts of its merge have not. Then the worker does not look at the other parts. A look at all of them
+    /// for each part would take quadratic time.
     pub(crate) fn waits_for_others(&mut self, session: &Session, ix: LinkIx) -> Result<bool, Garbled> {
         let Some(Owed::Task(TaskId::Merge(id))) = session.replies.front_owed() else { return Ok(false) };
         if session.replies.is_relaying() || front_ticket(&self.cx.engine.links[ix], session).is_none() {

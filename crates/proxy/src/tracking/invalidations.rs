@@ -69,7 +69,7 @@ struct Source {
     link: Option<LinkIx>,
     /// Whether the node has confirmed.
     is_confirmed: bool,
-    /// Whether changes may have been missed since.
+    /// Whether changes may have been missed.
     has_gap: bool,
 }
 
