@@ -1,4 +1,4 @@
-//! What the proxy answers itself, as Redis would.
+//! Replies that the proxy makes itself, like Redis.
 
 pub(crate) mod admin;
 pub(crate) mod by_nodes;
@@ -32,7 +32,7 @@ use resp::integer::parse_i64;
 use resp::{Request, encode};
 
 impl Core {
-    /// Answers `request` from here.
+    /// Answers `request` here.
     pub(crate) fn answer_here(
         &mut self,
         session: &mut Session,
@@ -44,7 +44,7 @@ impl Core {
         reply.clear();
         self.compose(session, local, command, request, reply);
         if reply.is_empty() {
-            // Its place is reserved, or it has no reply.
+            // The place is reserved, or there is no reply.
             return;
         }
         if resp::reply::is_error(reply) {
@@ -53,7 +53,7 @@ impl Core {
         self.cx.engine.answer(session, reply);
     }
 
-    /// Does what `request` asks for, and appends the reply if there is one at once.
+    /// Carries out `request`. Appends the reply if it is ready at once.
     pub(crate) fn compose(
         &mut self,
         session: &mut Session,
@@ -102,7 +102,7 @@ impl Core {
             Local::ClientGetname => encode::bulk(reply, session.features.name()),
             Local::ClientSetinfo => client_setinfo(request, reply),
             Local::ConfigGet => self.config_get(session.resp3, request, reply),
-            // Redis's own word for a primary without replicas, and offset 0.
+            // Redis's word for a primary without replicas, and offset 0.
             Local::Lolwut => lolwut(session.resp3, request, reply),
             Local::Role => reply.extend_from_slice(b"*3\r\n$6\r\nmaster\r\n:0\r\n*0\r\n"),
             Local::Command(About::Info) if request.len() > 2 + self.cx.limits.names_max => {
@@ -129,7 +129,7 @@ impl Core {
         }
     }
 
-    /// CONFIG GET of what is true of the proxy, by Redis's names.
+    /// CONFIG GET for the parameters that apply to the proxy, by Redis's names.
     fn config_get(&self, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
         let parameters = info::parameters(self);
         let patterns: Vec<&[u8]> = request.args().skip(2).collect();
@@ -147,7 +147,7 @@ impl Core {
     }
 }
 
-/// SELECT: the session's next requests go over the profile of another database.
+/// SELECT: later requests of the session use the profile of another database.
 fn select(cx: &mut Context, session: &mut Session, index: &[u8], reply: &mut Vec<u8>) {
     match database(cx, index) {
         Err(text) => errors::write(reply, text),
@@ -175,7 +175,7 @@ fn time(cx: &Context, reply: &mut Vec<u8>) {
     }
 }
 
-/// HELLO: the protocol from now on, this reply included, and more.
+/// HELLO: sets the protocol, also of this reply, and more.
 fn hello(cx: &mut Context, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     let resp3 = match request.get(1).map(parse_i64) {
         None => session.resp3,
@@ -211,14 +211,14 @@ fn hello(cx: &mut Context, session: &mut Session, request: &Request<'_>, reply: 
         return errors::write(reply, text);
     }
     if session.resp3 != resp3 && session.replies.is_pending() {
-        // Messages come in the new protocol from now on: not before the client knows.
+        // Messages use the new protocol only after the client has the reply.
         session.replies.raise_barrier(session.replies.next_place());
     }
     cx.change_profile(session, Profile { resp3, ..cx.profiles.kind(session.profile) });
     write_hello(session, reply);
 }
 
-/// Redis 7.0 draws only for those who ask for version 5 or 6.
+/// Redis 7.0 draws only for version 5 or 6.
 fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     let asks = request.get(1).is_some_and(|word| word.eq_ignore_ascii_case(b"version"));
     if asks && request.get(2).is_some_and(|version| parse_i64(version).is_none()) {
@@ -227,7 +227,7 @@ fn lolwut(resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::verbatim(reply, format!("Redis ver. {}\n", REDIS_VERSION).as_bytes(), resp3);
 }
 
-/// Libraries tell their name and version right after they connect (Redis 7.2).
+/// Client libraries send their name and version right after they connect (Redis 7.2).
 fn client_setinfo(request: &Request<'_>, reply: &mut Vec<u8>) {
     let attribute = request.arg(2).to_ascii_lowercase();
     if !matches!(attribute.as_slice(), b"lib-name" | b"lib-ver") {

@@ -1,12 +1,12 @@
-//! Who a client is, and whether it may have a request carried out.
+//! The identity of a client, and whether it may have a request carried out.
 //!
 //! ```text
 //!   arrives ─► default user is open? ──yes──► logged in ─► request ─► permit ─┬─► carried out
 //!                     └─no─► password due ── AUTH, HELLO ──┘                  └─► NOAUTH, NOPERM
 //! ```
 //!
-//! A client that may do everything costs a look at one byte for each request. When the users change, every worker gives
-//! its clients those of the same name, and closes the clients of users that are gone.
+//! For a client with all permissions, the check of a request is one look at one byte. When the users change, every
+//! worker gives its clients the new users of the same names, and closes clients whose users are gone.
 
 pub(crate) mod acl;
 pub(crate) mod admission;
@@ -30,15 +30,15 @@ use command::Command;
 use resp::{Request, encode};
 use users::{DEFAULT, Denial, Denied, Reason};
 
-/// ACL LOAD and SAVE: whoever drives the proxy is to do it, for files are none of our business.
+/// Sends ACL LOAD or SAVE to the control thread, since this crate must not read files.
 pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
     let deadline = cx.engine.now + cx.engine.limits.request_timeout;
     let inquiry = inquiry::inquire(cx, session, Gathered::ControlJob(task), cx.settings.workers, deadline);
     cx.outside.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
 }
 
-/// Whether `request` may be carried out for the session. If not, the client was told why. To be asked if
-/// [`Login::is_checked`], before anything else is done.
+/// Whether `request` may be carried out for the session. If not, the client has got an error. To be called first for
+/// every request while [`Login::is_checked`].
 #[cold]
 pub(crate) fn permit(
     cx: &mut Context,
@@ -67,7 +67,7 @@ pub(crate) fn permit(
     false
 }
 
-/// For ACL LOG.
+/// Adds an entry to ACL LOG.
 fn note_denial(cx: &Context, session: &Session, reason: Reason, object: &[u8], user: &[u8]) {
     let denial = Denial {
         count: 1,
@@ -85,7 +85,7 @@ fn note_denial(cx: &Context, session: &Session, reason: Reason, object: &[u8], u
     cx.settings.registry.denials().note(denial);
 }
 
-/// The client says that it is `name`. False if the password is not right.
+/// Logs the client in as `name`. Returns false if the password is wrong.
 pub(crate) fn log_in(
     cx: &mut Context,
     session: &mut Session,

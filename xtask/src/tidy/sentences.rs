@@ -15,8 +15,6 @@ use super::source::Source;
 // One entry a line, so that two authors who remove different entries do not conflict.
 #[rustfmt::skip]
 const TO_REWRITE: &[&str] = &[
-    "crates/proxy/src/local",
-    "crates/proxy/src/login",
     "crates/proxy/src/memory",
     "crates/proxy/src/messages",
     "crates/proxy/src/monitor",

@@ -1,5 +1,5 @@
-//! What an operator sends to the nodes through the proxy (`--allow-admin`): to all of them, but for what would take
-//! them away from us.
+//! Commands of an operator for the nodes, sent through the proxy (`--allow-admin`). They go to all nodes, unless they
+//! would cut the nodes off from shardis.
 
 use crate::core::Core;
 use crate::errors;
@@ -9,7 +9,7 @@ use crate::requests::route::Keys;
 use command::{Admin, Command, Merge, Refusal, Report};
 use resp::Request;
 
-/// Parameters by which a node could not be reached any more, or not by us.
+/// Parameters that could make a node unreachable, for all or for shardis.
 const CUTTING_OFF: [&[u8]; 8] = [
     b"bind",
     b"bind-source-addr",
@@ -21,21 +21,21 @@ const CUTTING_OFF: [&[u8]; 8] = [
     b"unixsocketperm",
 ];
 
-/// How a subcommand of DEBUG is carried.
+/// The route of a subcommand of DEBUG.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Debug {
-    /// It would do harm: this.
+    /// Refused with this error, since it would do harm.
     Refused(&'static str),
     /// Argument 2 is a key.
     ByKey,
-    /// To one node; nothing changes by it.
+    /// To one node; it changes nothing.
     AnyShard,
     /// To all nodes.
     AllShards(Merge),
 }
 
 impl Core {
-    /// Carries out `request` if the operator let administration through; else `why` is told.
+    /// Carries out `request` if the operator has allowed administration. Else refuses it with `why`.
     pub(crate) fn administer(
         &mut self,
         session: &mut Session,
@@ -77,15 +77,15 @@ impl Core {
 }
 
 const ENDS_NODES: &str = "it would stop nodes or put keys on wrong shards";
-/// A connection that a push comes on where a reply is due is given up, and with it what others wait for there.
+/// A link on which a push comes in place of a reply is closed, together with all its requests.
 const PUSHES: &str = "its pushes would break the link that all clients share";
 
-/// Whether CONFIG SET is about the password that clients say, and nothing else: that is ours and not the nodes'.
+/// Whether CONFIG SET sets only the password of clients, which belongs to shardis and not to the nodes.
 fn sets_password(request: &Request<'_>) -> bool {
     request.len() == 4 && request.arg(2).eq_ignore_ascii_case(b"requirepass")
 }
 
-/// The first parameter of CONFIG SET that must not be changed through us.
+/// The first parameter of CONFIG SET that must not be changed through shardis.
 fn cutting_off(request: &Request<'_>) -> Option<&'static [u8]> {
     request
         .args()
@@ -127,14 +127,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_ends_a_node_is_refused_whatever_its_case() {
+    fn commands_that_end_a_node_are_refused_in_any_case() {
         assert_eq!(Debug::of(b"SegFault", None), Debug::Refused(ENDS_NODES));
         assert_eq!(Debug::of(b"OBJECT", Some(b"k")), Debug::ByKey);
         assert_eq!(Debug::of(b"sleep", Some(b"0")), Debug::AllShards(Merge::AnyReply));
     }
 
     #[test]
-    fn no_push_is_asked_for_where_replies_come() {
+    fn commands_that_cause_pushes_on_links_are_refused() {
         assert_eq!(Debug::of(b"Protocol", Some(b"Push")), Debug::Refused(PUSHES));
         for word in [&b"attrib"[..], b"map", b"bignum"] {
             assert_eq!(Debug::of(b"protocol", Some(word)), Debug::AnyShard);

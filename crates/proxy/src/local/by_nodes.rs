@@ -1,4 +1,4 @@
-//! Answers of ours that a node has to allow.
+//! Replies of the proxy that a node has to permit.
 
 use crate::core::Core;
 use crate::features::Session;
@@ -10,7 +10,7 @@ use command::{Command, Local, Refusal};
 use resp::Request;
 
 impl Core {
-    /// Carries out what the proxy answers by itself, as far as that needs no node's opinion of who asks.
+    /// Carries out requests that the proxy answers itself, if no node has to permit them.
     pub(crate) fn answer_with_nodes(
         &mut self,
         session: &mut Session,

@@ -1,4 +1,4 @@
-//! CLIENT: what a client may know of itself and of others, and do to them.
+//! CLIENT: information about clients, and actions on them.
 
 use crate::context::Context;
 use crate::core::Core;
@@ -20,7 +20,7 @@ use resp::{Request, encode};
 use topology::NodeId;
 
 impl Core {
-    /// Carries out `task`. What is not answered at once leaves `reply` empty.
+    /// Carries out `task`. Leaves `reply` empty if the reply comes later.
     pub(crate) fn client(
         &mut self,
         session: &mut Session,
@@ -72,7 +72,7 @@ impl Core {
 }
 
 fn list_clients(cx: &mut Context, session: &mut Session, listing: Listing) {
-    // Our own line is as of now: what is pipelined behind this request does not show in it.
+    // The client's own line is written now: requests behind this one in the pipeline must not show in it.
     let own = listing.takes(session).then(|| (session.origin.client, client_line(cx, session)));
     let user = passing::confined_to(cx, session);
     let question = Question::List { asker: session.origin.client, listing: listing.clone(), user };
@@ -80,7 +80,7 @@ fn list_clients(cx: &mut Context, session: &mut Session, listing: Listing) {
     let charge = cx.engine.memory.charge_gathered(gathered::bytes_of(&lines));
     let gathered = Gathered::Lines { listing, lines, charge };
     if inquiry::ask_workers(cx, session, question, gathered) {
-        // The answer is much longer than the question: the next request is read once it was given.
+        // The reply is much longer than the request, so the next request is read after it.
         session.turn();
     }
 }
@@ -90,12 +90,12 @@ fn kill_clients(cx: &mut Context, session: &mut Session, filter: Filter, skips_m
     let question = Question::Kill { asker: session.origin.client, filter };
     let gathered = Gathered::Killed { count: u64::from(hits_me), by_address };
     if inquiry::ask_workers(cx, session, question, gathered) && hits_me {
-        // The reply still goes out; nothing behind this request is carried out.
+        // The reply is still sent; no request behind it is carried out.
         session.phase = Phase::Closing { linger: false };
     }
 }
 
-/// Which clients the session wants to be closed, as far as that is its business.
+/// The clients that the session may close by this request.
 fn parse_filter(cx: &Context, session: &Session, request: &Request<'_>) -> Result<(Filter, bool), Vec<u8>> {
     let Some(user) = passing::confined_to(cx, session) else {
         return Filter::parse(request, Some(&cx.logins.users));
@@ -106,9 +106,9 @@ fn parse_filter(cx: &Context, session: &Session, request: &Request<'_>) -> Resul
     Ok((filter, skips_me))
 }
 
-/// Asks the node `id` to let the client go that waits on the connection which it calls `name`. What it says is
-/// the reply at `place`: the one who waits gets his over the connection on which he waits, so that nothing that has
-/// come for him meanwhile is lost. False if it cannot be asked.
+/// Asks the node `id` to unblock the client on the connection that the node calls `name`. The node's reply goes to
+/// `place`. The waiting client gets its own reply over its own connection, so that an element that came meanwhile is
+/// not lost. Returns false if the node cannot be asked.
 pub(crate) fn unblock(
     cx: &mut Context,
     session: &mut Session,
@@ -139,7 +139,7 @@ fn set_mute(session: &mut Session, word: &[u8], reply: &mut Vec<u8>) {
     }
 }
 
-/// `CLIENT NO-EVICT|NO-TOUCH ON|OFF`: what a proxy without eviction has no use for, but remembers.
+/// `CLIENT NO-EVICT|NO-TOUCH ON|OFF`: remembered, but without effect in a proxy without eviction.
 fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     let on = match request.arg(2).to_ascii_lowercase().as_slice() {
         b"on" => true,
@@ -153,7 +153,7 @@ fn switch(session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::simple(reply, b"OK");
 }
 
-/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: which client, and whether it gets an error.
+/// `CLIENT UNBLOCK id [TIMEOUT|ERROR]`: the client, and whether it gets an error.
 fn parse_unblock(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<(u64, bool)> {
     let reason = request.get(3).map(<[u8]>::to_ascii_lowercase);
     let by_error = match reason.as_deref() {

@@ -1,5 +1,5 @@
 //! CLUSTER: the proxy as a cluster of one node, which owns all slots, so that libraries for Redis Cluster work through
-//! it. The node's address is the one at which the client reached us: whatever lies between, it can be reached there.
+//! it. The node's address is the local address of the client's connection, at which the client can certainly reach it.
 
 use crate::context::Context;
 use crate::errors;
@@ -8,7 +8,7 @@ use command::ClusterQuestion;
 use resp::{Request, encode};
 use topology::{SLOTS, TagRule, slot_of};
 
-/// The only state there is.
+/// The only possible state.
 const STATE: &str = "cluster_state:ok\r\n\
     cluster_slots_assigned:16384\r\n\
     cluster_slots_ok:16384\r\n\
@@ -39,7 +39,7 @@ pub(crate) fn cluster(
         ClusterQuestion::Nodes => {
             let (ip, port) = address_seen_by(cx, session);
             let id = &cx.run_id;
-            // Nobody gossips with us: there is no bus, and its port is 0.
+            // There is no cluster bus, so its port is 0.
             let line = format!("{id} {ip}:{port}@0 myself,master - 0 0 0 connected 0-{LAST_SLOT}\n");
             encode::verbatim(reply, line.as_bytes(), session.resp3);
         }
@@ -55,9 +55,9 @@ pub(crate) fn cluster(
     }
 }
 
-/// Address and port at which the client reached us. Without an address clients take the one that they know.
+/// Address and port at which the client reached shardis. Without an address, clients keep the one that they know.
 fn address_seen_by<'a>(cx: &Context, session: &'a Session) -> (&'a str, u16) {
-    // Who came by a unix socket cannot be told to come back by TCP to where he was.
+    // A client of a unix socket cannot return to it by TCP.
     let local = session.origin.local.rsplit_once(':').filter(|_| !session.origin.local.starts_with('/'));
     let Some((ip, port)) = local else { return ("", cx.settings.port) };
     let ip = ip.trim_start_matches('[').trim_end_matches(']');

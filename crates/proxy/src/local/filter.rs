@@ -1,4 +1,4 @@
-//! Which clients CLIENT LIST and KILL mean.
+//! The clients that CLIENT LIST and KILL select.
 
 use crate::errors;
 use crate::features::{Session, SessionFeatures};
@@ -7,27 +7,27 @@ use resp::{Request, encode};
 use std::collections::BTreeSet;
 use users::Users;
 
-/// Which clients CLIENT LIST shows.
+/// The clients that CLIENT LIST shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Listing {
-    /// All, or all of a type.
+    /// All clients, or all of a type.
     Type(Option<Type>),
-    /// Those, in this order, as often as they are named.
+    /// These clients, in this order, as often as they are named.
     Ids { named: Vec<u64>, all: BTreeSet<u64> },
 }
 
 /// Types of clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Type {
-    /// What most clients are.
+    /// An ordinary client.
     Normal,
-    /// A client that has subscribed to something.
+    /// A client with a subscription.
     Subscriber,
-    /// A primary or a replica: none of ours.
+    /// A primary or a replica, of which there are none.
     Other,
 }
 
-/// Which clients CLIENT KILL closes.
+/// The clients that CLIENT KILL closes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Filter {
     pub id: Option<u64>,
@@ -35,11 +35,11 @@ pub(crate) struct Filter {
     pub peer: Option<Vec<u8>>,
     pub local: Option<Vec<u8>>,
     pub user: Option<Vec<u8>>,
-    /// None, whatever else is said.
+    /// Whether it selects no client, whatever the other fields.
     pub is_nobody: bool,
 }
 
-/// No client has a longer address: the path of a socket has 108 bytes at most.
+/// No client has a longer address: the path of a socket has at most 108 bytes.
 pub(crate) const ADDRESS_BYTES_MAX: usize = 256;
 
 impl Type {
@@ -77,7 +77,7 @@ impl Listing {
         }
     }
 
-    /// Appends one text of all lines: the oldest clients first, or in the order that was asked for.
+    /// Appends one text of all lines: the oldest clients first, or in the requested order.
     pub(crate) fn write(&self, mut lines: Vec<(u64, String)>, resp3: bool, out: &mut Vec<u8>) {
         lines.sort_unstable();
         let texts: Vec<&[u8]> = match self {
@@ -92,8 +92,8 @@ impl Listing {
 }
 
 impl Filter {
-    /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared. Of
-    /// `users` one must be named, if they are known.
+    /// `CLIENT KILL ip:port` or `CLIENT KILL option value …`: the filter, and whether the client itself is spared. If
+    /// `users` are known, the named user must be one of them.
     pub(crate) fn parse(request: &Request<'_>, users: Option<&Users>) -> Result<(Filter, bool), Vec<u8>> {
         let (mut filter, mut skips_me) = (Filter::default(), true);
         if request.len() == 3 {
@@ -109,7 +109,7 @@ impl Filter {
                     filter.id = Some(id.ok_or(errors::CLIENT_ID_RANGE)?);
                 }
                 b"type" => filter.kind = Some(Type::parse(value)?),
-                // Nobody's address is that long.
+                // No address is that long.
                 b"addr" | b"laddr" if value.len() > ADDRESS_BYTES_MAX => filter.is_nobody = true,
                 b"addr" => filter.peer = Some(value.to_vec()),
                 b"laddr" => filter.local = Some(value.to_vec()),
@@ -123,7 +123,7 @@ impl Filter {
             }
             index += 2;
         }
-        // An option without its value.
+        // The last option has no value.
         if request.len() % 2 == 1 { Err(errors::SYNTAX.into()) } else { Ok((filter, skips_me)) }
     }
 
@@ -139,7 +139,7 @@ impl Filter {
 }
 
 impl SessionFeatures {
-    /// Whether its user is `user`, if that is said.
+    /// Whether its user is `user`, or `user` is `None`.
     pub(crate) fn is_of(&self, user: Option<&[u8]>) -> bool {
         user.is_none_or(|user| user == self.login.name())
     }

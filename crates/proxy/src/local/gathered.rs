@@ -1,4 +1,4 @@
-//! What questions over all workers, or over all shards, have been answered.
+//! Answers to questions over all workers or all shards.
 
 use crate::ConnId;
 use crate::link::LinkIx;
@@ -15,18 +15,18 @@ use stdx::{Id, Instant, Slab};
 use topology::NodeId;
 use users::Users;
 
-/// What one worker's core says to another's. [`Proxy::poll_mail`](crate::Proxy::poll_mail) gives it, [`Proxy::handle_mail`](crate::Proxy::handle_mail) takes it; nobody
-/// between them looks inside.
+/// A message from one worker's core to another's. [`Proxy::poll_mail`](crate::Proxy::poll_mail) returns it, and
+/// [`Proxy::handle_mail`](crate::Proxy::handle_mail) takes it. Nothing in between reads it.
 #[derive(Debug)]
 pub struct Mail {
     pub(crate) content: Content,
-    /// Counts at the sender until the receiver has taken it in.
+    /// Counts at the sender until the receiver has taken the message.
     pub(crate) charge: Charge,
 }
 
 #[derive(Debug)]
 pub(crate) enum Content {
-    /// To be found out, for the worker `from`.
+    /// A question of the worker `from`.
     Question {
         from: usize,
         inquiry: Id,
@@ -36,9 +36,9 @@ pub(crate) enum Content {
         inquiry: Id,
         findings: Findings,
     },
-    /// What was carried out there, for those who monitor.
+    /// Commands that were carried out there, for clients with MONITOR.
     Carried(Arc<[u8]>),
-    /// What has changed, for the client `to`; `from` of that worker redirects to it.
+    /// Changed keys for the client `to`, to which `from` of that worker redirects.
     Changes {
         worker: usize,
         from: ConnId,
@@ -52,7 +52,7 @@ pub(crate) enum Content {
 }
 
 impl Mail {
-    /// What the sender is to be told if the receiver has stopped: that nothing was found there.
+    /// The answer to the sender if the receiver has stopped: nothing was found there.
     pub fn undelivered(self) -> Option<Mail> {
         let content = match self.content {
             Content::Question { inquiry, .. } => Content::Answer { inquiry, findings: Findings::Nothing },
@@ -62,14 +62,14 @@ impl Mail {
         Some(Mail { content, charge: Charge::default() })
     }
 
-    /// Bytes that it is counted for.
+    /// Bytes as counted.
     pub(crate) fn counted_bytes(&self) -> usize {
         self.charge.bytes()
     }
 }
 
 impl Content {
-    /// Bytes that it holds. What several workers are told counts for each of them.
+    /// Bytes as held. A message to several workers counts for each of them.
     pub(crate) fn held_bytes(&self) -> usize {
         match self {
             Content::Answer { findings: Findings::Lines(lines), .. } => bytes_of(lines),
@@ -80,47 +80,47 @@ impl Content {
     }
 }
 
-/// What each worker is asked.
+/// A question to each worker.
 #[derive(Debug)]
 pub(crate) enum Question {
-    /// The lines of its clients, but for that of the client who asks; of this user's, if that is said.
+    /// The lines of its clients, without that of the client that asks. If a user is named, only clients of this user.
     List { asker: u64, listing: Listing, user: Option<Box<[u8]>> },
-    /// Close its clients that match, but not the one who asks.
+    /// Close matching clients, except the one that asks.
     Kill { asker: u64, filter: Filter },
-    /// Begin to count anew.
+    /// Reset the counters.
     ResetStatistics,
-    /// Pause clients, or go on with them.
+    /// Pause clients, or end the pause.
     Pause(Option<Order>),
-    /// On which connection this client waits, if it is this user's, if that is said. If it waits for no node, it is let go at
-    /// once.
+    /// The link on which this client waits, if it is a client of `user` or none is named. If it waits without a node,
+    /// unblock it at once.
     Seek { client: u64, user: Option<Box<[u8]>>, by_error: bool },
-    /// Whether this client is here, to redirect to it.
+    /// Whether this client is here, for redirection to it.
     Find { client: u64 },
-    /// Take these users for those that there are.
+    /// Use these users from now on.
     Users(Arc<Users>),
 }
 
-/// What one worker answers.
+/// The answer of one worker.
 #[derive(Debug)]
 pub(crate) enum Findings {
     Nothing,
-    /// By client.
+    /// Lines by client.
     Lines(Vec<(u64, String)>),
     Count(u64),
-    /// The client that waited was let go.
+    /// The waiting client was unblocked.
     LetGo,
-    /// It is here.
+    /// The client is here.
     Client(Redirect),
-    /// It waits on this connection of ours.
+    /// The client waits on this link.
     WaitsSomewhere(LinkIx),
-    /// It waits there, on the connection to which the node gave this number.
+    /// The client waits at this node, on the connection with the node's number.
     Waits {
         id: NodeId,
         name: i64,
     },
 }
 
-/// Who seeks the client that waits on the connection `link`.
+/// An inquiry about the client that waits on `link`.
 #[derive(Debug)]
 pub(crate) struct Seeker {
     pub link: LinkIx,
@@ -128,66 +128,66 @@ pub(crate) struct Seeker {
     pub inquiry: Id,
 }
 
-/// One question of one client, and what was answered so far.
+/// One question of a client, and the answers so far.
 #[derive(Debug)]
 pub(crate) struct Inquiry {
     pub conn: ConnId,
-    /// In the client's order.
+    /// The place in the client's order.
     pub place: u32,
     /// Answers that are still to come.
     pub left: usize,
     pub deadline: Instant,
-    /// What was asked, and when, for the statistics.
+    /// The command and the instant of the request, for the statistics.
     pub command: Number,
     pub asked_us: u32,
-    /// What the client spoke when it asked.
+    /// Whether the client spoke RESP3 when it asked.
     pub resp3: bool,
     pub gathered: Gathered,
 }
 
-/// What has come so far, and what is to be made of it.
+/// The answers so far, by the kind of question.
 #[derive(Debug)]
 pub(crate) enum Gathered {
     /// CLIENT LIST.
     Lines { listing: Listing, lines: Vec<(u64, String)>, charge: Charge },
-    /// CLIENT KILL; by address alone, it is an error if nobody was there.
+    /// CLIENT KILL. If it selects by address alone, no match is an error.
     Killed { count: u64, by_address: bool },
-    /// That all have done what they were told.
+    /// All have carried out the request.
     Done,
     /// INFO.
     Survey(Survey),
-    /// CLIENT UNBLOCK: where the client waits, if it does, and whether it is to get an error.
+    /// CLIENT UNBLOCK: the node and number of the client's link, if it waits, and whether it gets an error.
     Unblocked { waits: Option<(NodeId, i64)>, by_error: bool },
-    /// CLIENT UNBLOCK: the client waited for no node, and was let go.
+    /// CLIENT UNBLOCK: the client waited without a node and was unblocked.
     LetGo,
-    /// CLIENT TRACKING with REDIRECT: the client that is to be told, and what.
+    /// CLIENT TRACKING with REDIRECT: the client to notify, and the settings.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
-    /// ACL LOAD and SAVE, before it was done.
+    /// ACL LOAD and SAVE, not carried out yet.
     ControlJob(Task),
-    /// All workers are to know new users: ACL LOAD and SETUSER; or how many there are less: DELUSER.
+    /// New users for all workers, by ACL LOAD and SETUSER, or by DELUSER with the number of deleted users.
     Users { deleted: Option<usize> },
-    /// It cannot be done.
+    /// Refused with this error.
     Refused(String),
 }
 
-/// All that wait.
+/// All inquiries.
 #[derive(Debug, Default)]
 pub(crate) struct Inquiries {
     pub pending: Slab<Inquiry>,
-    /// Questions to all workers that are to be put once the session that asks is out of hand.
+    /// Questions to all workers, to be sent once the session that asks is released.
     pub questions: VecDeque<(Id, Arc<Question>)>,
-    /// Those with a deadline.
+    /// The deadlines of inquiries that have one.
     pub deadlines: BTreeSet<(Instant, Id)>,
-    /// Questions for the lines of all clients that were not put yet.
+    /// Questions for the lines of all clients that were not sent yet.
     pub listings: VecDeque<(Id, Arc<Question>)>,
-    /// The one that was put last.
+    /// The one that was sent last.
     pub listing: Option<Id>,
-    /// It was put in this turn.
+    /// Whether one was sent in this turn.
     pub has_listed: bool,
 }
 
 impl Inquiry {
-    /// Counts an answer. Whether no other is expected.
+    /// Counts an answer. Returns whether it was the last one.
     pub(crate) fn is_last_answer(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
@@ -204,14 +204,14 @@ impl Inquiries {
         id
     }
 
-    /// Forgets an inquiry; answers that come later find nothing.
+    /// Removes an inquiry. Later answers are dropped.
     pub(crate) fn remove(&mut self, id: Id) -> Option<Inquiry> {
         let inquiry = self.pending.remove(id)?;
         self.deadlines.remove(&(inquiry.deadline, id));
         Some(inquiry)
     }
 
-    /// It ends at `deadline`.
+    /// Sets the deadline of an inquiry.
     pub(crate) fn set_deadline(&mut self, id: Id, deadline: Instant) {
         if let Some(inquiry) = self.pending.get_mut(id) {
             self.deadlines.remove(&(inquiry.deadline, id));
@@ -220,17 +220,17 @@ impl Inquiries {
         }
     }
 
-    /// A turn begins, in which one listing may be put.
+    /// Begins a turn, in which one listing may be sent.
     pub(crate) fn begin_turn(&mut self) {
         self.has_listed = false;
     }
 
-    /// When the first of them ends at the latest.
+    /// The first deadline.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadlines.first().map_or(Instant::NEVER, |(deadline, _)| *deadline)
     }
 
-    /// Places in clients' orders that wait, and whether nothing behind is read until then.
+    /// The places in clients' orders that wait, and whether no request behind them is read.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = ((ConnId, u32), bool)> {
         self.pending.iter().map(|(_, inquiry)| {
             let has_barrier = matches!(inquiry.gathered, Gathered::Redirect { .. });
@@ -238,7 +238,7 @@ impl Inquiries {
         })
     }
 
-    /// What those who list clients are counted for, and what they hold.
+    /// Bytes of listings as counted, and as held now.
     pub(crate) fn accounts_of_lines(&self) -> impl Iterator<Item = (usize, usize)> {
         self.pending.iter().filter_map(|(_, inquiry)| match &inquiry.gathered {
             Gathered::Lines { lines, charge, .. } => Some((charge.bytes(), bytes_of(lines))),
@@ -246,7 +246,7 @@ impl Inquiries {
         })
     }
 
-    /// The same of those who are about to redirect what they track.
+    /// The same for redirections that are being set up.
     pub(crate) fn accounts_of_redirects(&self) -> impl Iterator<Item = (usize, usize)> {
         self.pending.iter().filter_map(|(_, inquiry)| match &inquiry.gathered {
             Gathered::Redirect { tracking, .. } => Some(tracking.account()),
@@ -254,13 +254,13 @@ impl Inquiries {
         })
     }
 
-    /// How many wait.
+    /// Number of inquiries.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }
 }
 
-/// Bytes that the lines of clients hold.
+/// Memory in use by the lines of clients.
 pub(crate) fn bytes_of(lines: &[(u64, String)]) -> usize {
     size_of_val(lines) + lines.iter().map(|(_, line)| line.len()).sum::<usize>()
 }

@@ -1,8 +1,8 @@
-//! HELP of the containers whose subcommands are answered here: Redis's texts, without what we do not carry.
+//! HELP of the containers whose subcommands are answered here: Redis's texts without unsupported subcommands.
 
 use resp::encode;
 
-/// Answers HELP of the container `name`, in lower case.
+/// Answers HELP of the container `name`, which is in lower case.
 pub(crate) fn write(name: &str, out: &mut Vec<u8>) {
     let lines = TEXTS.iter().find(|(container, _)| *container == name).map_or(&[][..], |(_, lines)| lines);
     encode::array_header(out, lines.len() + 3);
@@ -12,7 +12,7 @@ pub(crate) fn write(name: &str, out: &mut Vec<u8>) {
     lines.iter().chain(LAST).for_each(|line| encode::simple(out, line.as_bytes()));
 }
 
-/// What every text ends with.
+/// The end of every text.
 const LAST: &[&str] = &["HELP", "    Prints this help."];
 
 /// By container.

@@ -1,8 +1,8 @@
-//! INFO and CONFIG GET: what is true of the proxy, in Redis's words and sections.
+//! INFO and CONFIG GET: facts about the proxy, in Redis's words and sections.
 //!
-//! Some sections are about the data and not about us: their figures are asked of all nodes at once, and the reply waits
-//! for them ([`survey`]). A node that does not answer is shown as down and left out of the sums. What each field is made
-//! of, the table says ([`table`]).
+//! Some sections are about the data and not about the proxy. Their figures come from all nodes, and the reply waits for
+//! them ([`survey`]). A node that does not answer is shown as down and left out of the sums. [`table`] defines the
+//! source of each field.
 
 mod lines;
 mod page;
@@ -28,16 +28,16 @@ use std::fmt;
 use std::sync::Arc;
 use survey::{Wanted, push};
 
-/// What is asked of nodes: all of their default sections, for nodes before 7.0 take one name at most.
+/// The question to nodes: all default sections, since nodes before 7.0 accept only one name.
 const QUESTION: &[u8] = b"*1\r\n$4\r\nINFO\r\n";
-/// The same, where latencies are wanted too, which are not shown by default.
+/// The same with latencies, which are not shown by default.
 const QUESTION_FOR_ALL: &[u8] = b"*2\r\n$4\r\nINFO\r\n$3\r\nall\r\n";
 
-/// What a report is written from.
+/// The facts from which a report is written.
 struct Facts<'a> {
     cx: &'a Context,
     readers: &'a Readers,
-    /// Over all workers, as these two.
+    /// Over all workers, like `tally`.
     counters: Counters,
     tally: Tally,
     usage: Usage,
@@ -46,13 +46,13 @@ struct Facts<'a> {
 
 /// One section of the report.
 struct Section {
-    /// As it is shown; in lower case as it is asked for.
+    /// The title as shown. In lower case, the name in a request.
     title: &'static str,
-    /// When it is shown without being named.
+    /// When the section is shown without being named.
     shown: Shown,
-    /// Whether nodes are asked for it.
+    /// Whether its figures come from nodes.
     asks_nodes: bool,
-    /// What it has.
+    /// Its fields.
     fields: &'static [Field],
 }
 
@@ -92,7 +92,7 @@ const fn section(title: &'static str, shown: Shown, asks_nodes: bool, fields: &'
 }
 
 impl Wanted {
-    /// As INFO's arguments say, by Redis's rules. Unknown names name nothing.
+    /// The sections that INFO's arguments name, by Redis's rules. Unknown names select nothing.
     fn of<'a>(names: impl Iterator<Item = &'a [u8]>) -> Wanted {
         let mut names = names.peekable();
         if names.peek().is_none() {
@@ -122,12 +122,12 @@ impl Wanted {
 }
 
 impl Core {
-    /// INFO: answers in `reply`, or asks the nodes first and leaves it empty.
+    /// INFO: writes `reply`, or asks the nodes first and leaves it empty.
     pub(crate) fn info(&mut self, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
         let wanted = Wanted::of(request.args().skip(1));
         let mut survey = Survey::new(wanted, &table::COMBINED, self.cx.engine.topology.shard_count());
         let mut shards = Vec::new();
-        // Where nodes decide who may ask for it, they are asked.
+        // If the nodes decide about users, they must permit INFO.
         if passing::has_users_of_nodes(&self.cx) || wanted.sections().any(|section| section.asks_nodes) {
             let profile = passing::plain_profile(&mut self.cx, session);
             for shard in Arc::clone(&self.cx.engine.topology).all_shards() {
@@ -145,7 +145,7 @@ impl Core {
         inquiry::ask_shards(&mut self.cx, session, question, &shards, survey);
     }
 
-    /// Writes the report, or why a node does not want the client to have it.
+    /// Writes the report, or a node's refusal.
     pub(crate) fn write_survey(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
         match survey.denial().filter(|_| passing::has_users_of_nodes(&self.cx)) {
             Some(error) => errors::write(reply, error),
@@ -153,7 +153,7 @@ impl Core {
         }
     }
 
-    /// Writes the report over all workers; the section `Nodes` is the view of the worker that answers.
+    /// Writes the report over all workers. The section `Nodes` is the view of this worker.
     fn write_info(&mut self, survey: &Survey, resp3: bool, reply: &mut Vec<u8>) {
         self.publish();
         let (counters, tally) = (self.cx.board.sum(), self.cx.board.tally());
@@ -191,8 +191,9 @@ impl fmt::Display for Human {
     }
 }
 
-/// The parameters that CONFIG GET knows, in alphabetical order: those of Redis that are true of a proxy, and of these all that
-/// tools ask for (redis-benchmark prints `save` and `appendonly`, redis_exporter `io-threads`). docs/compatibility.md lists them.
+/// The parameters that CONFIG GET knows, in alphabetical order. They are parameters of Redis that apply to a proxy and
+/// that tools ask for. For example, redis-benchmark prints `save` and `appendonly`, and redis_exporter `io-threads`.
+/// docs/compatibility.md lists them.
 pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     let (limits, settings) = (&core.cx.limits, &core.cx.settings);
     vec![
@@ -217,7 +218,8 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
     ]
 }
 
-/// The bounds of replies that wait, as Redis writes them: hard, soft, and seconds for each class. There are no replicas here.
+/// The limits of clients' output, as Redis writes them: hard, soft, and seconds for each class. There are no replicas
+/// here.
 fn output_limits(limits: &Limits) -> String {
     let (normal, subscribers) = (limits.engine.output_stall.as_secs(), limits.subscriber_patience.as_secs());
     format!(

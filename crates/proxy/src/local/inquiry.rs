@@ -1,13 +1,13 @@
-//! Questions that wait for several answers which are no replies of nodes to a client's request: over the clients of all
-//! workers (CLIENT LIST and KILL), or over all shards (INFO).
+//! Inquiries: questions that wait for several answers which are not nodes' replies to a client's request. They go to
+//! the clients of all workers (CLIENT LIST and KILL) or to all shards (INFO).
 //!
 //! ```text
 //!   session ─► inquire ─► question ─► our own clients ───────────────┐
 //!                            └──────► mail ─► worker ─► mail ─► answer ─┴─► conclude ─► the client's place
 //! ```
 //!
-//! The client's reply waits at its place in order, as that of a split request. An inquiry ends when all have answered
-//! or at its deadline, with what is known then: a worker that has stopped must not make anybody wait for ever.
+//! The client's reply waits at its place in order, like that of a split request. An inquiry ends when all answers are
+//! here, or at its deadline with the answers so far. So a worker that has stopped blocks no client for ever.
 
 use crate::ConnId;
 use crate::context::Context;
@@ -22,8 +22,8 @@ use std::sync::Arc;
 use stdx::{Id, Instant};
 use topology::ShardId;
 
-/// Reserves the client's place for what comes of `gathered`, which ends after `left` answers or at `deadline`. If
-/// too many wait already, the client is told so.
+/// Reserves the client's place for the result of `gathered`, which ends after `left` answers or at `deadline`. If too
+/// many inquiries wait already, the client gets an error.
 pub(crate) fn inquire(
     cx: &mut Context,
     session: &mut Session,
@@ -44,7 +44,7 @@ pub(crate) fn inquire(
     Some(id)
 }
 
-/// Asks all workers, this one too: as soon as the session that asks is out of hand. False if that was refused.
+/// Asks all workers, including this one, once the session that asks is released. Returns false if this was refused.
 pub(crate) fn ask_workers(
     cx: &mut Context,
     session: &mut Session,
@@ -52,7 +52,7 @@ pub(crate) fn ask_workers(
     gathered: Gathered,
 ) -> bool {
     let deadline = match question {
-        // Its time begins when it is put.
+        // Its time begins when it is sent.
         Question::List { .. } => Instant::NEVER,
         _ => cx.engine.now + cx.engine.limits.request_timeout,
     };
@@ -61,8 +61,8 @@ pub(crate) fn ask_workers(
     inquiry.is_some()
 }
 
-/// Asks all shards that can be asked with `request`, over these connections. `survey` knows of the others why they
-/// cannot.
+/// Sends `request` to all shards over these links. `survey` already knows the other shards and why they cannot be
+/// asked.
 pub(crate) fn ask_shards(
     cx: &mut Context,
     session: &mut Session,
@@ -70,11 +70,11 @@ pub(crate) fn ask_shards(
     shards: &[(ShardId, LinkIx)],
     survey: Survey,
 ) {
-    // Every ticket is answered in its time, if only with the loss of its request: no deadline is needed.
+    // Every ticket gets an outcome in time, at least a loss. So no deadline is needed.
     let survey = Gathered::Survey(survey);
     let Some(inquiry) = inquire(cx, session, survey, shards.len(), Instant::NEVER) else { return };
     for &(shard, ix) in shards {
-        // An inquiry has no client of its own: its number takes the place of one.
+        // An inquiry has no connection: its own id stands in place of one.
         let asked = Asked {
             conn: inquiry,
             place: 0,
@@ -86,19 +86,20 @@ pub(crate) fn ask_shards(
     }
 }
 
-/// Whether a client waits for the lines of all clients and may have them: none are on the way, and there is memory.
+/// Whether a client waits for the lines of all clients and may get them: no other listing is in progress, and memory is
+/// free.
 pub(crate) fn has_listing_to_put(cx: &Context) -> bool {
     let inquiries = &cx.inquiries;
     let is_asking = inquiries.listing.is_some_and(|id| inquiries.pending.get(id).is_some());
     !(inquiries.listings.is_empty() || is_asking || cx.engine.memory.is_full())
 }
 
-/// Tells another worker what was carried out here.
+/// Tells another worker which commands were carried out here.
 pub(crate) fn mail_lines(cx: &mut Context, worker: usize, lines: Arc<[u8]>) {
     post(cx, worker, Content::Carried(lines));
 }
 
-/// Tells the worker of the client to which `from` redirects what has changed.
+/// Sends changed keys to the worker of the client to which `from` redirects.
 pub(crate) fn mail_changes(cx: &mut Context, from: ConnId, redirect: Redirect, changes: Arc<[u8]>) {
     let (worker, to) = (cx.settings.worker, redirect.conn);
     post(cx, redirect.worker, Content::Changes { worker, from, to, changes });
@@ -109,7 +110,7 @@ pub(crate) fn post(cx: &mut Context, worker: usize, content: Content) {
     cx.outside.mail.push_back((worker, Mail { content, charge }));
 }
 
-/// What is waited for has become something else.
+/// Changes what the inquiry waits for.
 pub(crate) fn replace_gathered(cx: &mut Context, id: Id, gathered: Gathered) {
     if let Some(inquiry) = cx.inquiries.pending.get_mut(id) {
         inquiry.gathered = gathered;

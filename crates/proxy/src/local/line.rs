@@ -1,4 +1,4 @@
-//! What CLIENT LIST says of a client.
+//! The line of a client in CLIENT LIST.
 
 use crate::context::Context;
 use crate::features::{Session, Wishes};
@@ -16,14 +16,14 @@ pub(crate) fn client_line(cx: &Context, session: &Session) -> String {
     line(session, cx.profiles.kind(session.profile), cx.engine.now)
 }
 
-/// Its line in CLIENT LIST, with Redis's fields in Redis's order.
+/// The session's line in CLIENT LIST, with Redis's fields in Redis's order.
 pub(crate) fn line(session: &Session, profile: Profile, now: Instant) -> String {
     let mut line = String::new();
     let seconds = |since: Instant| now.since(since).as_secs();
     let flags = flags(session);
     let (parked, parked_bytes) = session.replies.parked();
     let output = session.replies.output().len();
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = write!(
         line,
         "id={} addr={} laddr={} fd={}",
@@ -55,7 +55,7 @@ pub(crate) fn line(session: &Session, profile: Profile, now: Instant) -> String 
     line
 }
 
-/// A letter for each thing that is special about it, in Redis's order; `N` if nothing is.
+/// A letter for each special property, in Redis's order; `N` if there is none.
 pub(crate) fn flags(session: &Session) -> String {
     let closing = !matches!(session.phase, Phase::Open | Phase::Ending);
     let Wishes { replica_reads, no_evict, no_touch } = session.features.wishes;

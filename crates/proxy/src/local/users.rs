@@ -1,4 +1,4 @@
-//! Users: changed by ACL, or read from the file.
+//! Changes of users, by ACL or by reading the file.
 
 use crate::core::Core;
 use crate::errors;
@@ -16,7 +16,7 @@ use stdx::Instant;
 use users::{DEFAULT, Users};
 
 impl Core {
-    /// CONFIG SET requirepass: from now on the default user has `password`, or, if that is empty, needs none.
+    /// CONFIG SET requirepass: sets the default user's `password`. An empty one removes the need for a password.
     pub(crate) fn set_password(&mut self, session: &mut Session, password: &[u8]) {
         let rule = if password.is_empty() { b"nopass".to_vec() } else { [b">", password].concat() };
         match self.cx.settings.registry.set_user(
@@ -29,9 +29,9 @@ impl Core {
         }
     }
 
-    /// ACL SETUSER and DELUSER: `users` are the newest. The client is answered when all workers have them.
+    /// ACL SETUSER and DELUSER: `users` are the newest. The client gets the reply once all workers have them.
     pub(crate) fn spread_users(&mut self, session: &mut Session, users: Arc<Users>, deleted: Option<usize>) {
-        // What stands behind this request in a pipeline knows of it already.
+        // Requests behind this one in a pipeline already use them.
         self.cx.logins.users = Arc::clone(&users);
         inquiry::ask_workers(&mut self.cx, session, Question::Users(users), Gathered::Users { deleted });
         match session.features.login.among(&self.cx.logins.users) {
@@ -41,7 +41,7 @@ impl Core {
                 session.phase = Phase::Closing { linger: false };
             }
         }
-        // As in Redis, who has taken his own rights still gets his answer.
+        // As in Redis, a client that has removed its own permissions still gets its reply.
         if !self.subscriptions.may_stay_subscribed(session) {
             session.phase = Phase::Closing { linger: false };
         }
@@ -49,7 +49,8 @@ impl Core {
 }
 
 impl Proxy {
-    /// The ACL file was read: the users, which are in the registry already, or what is wrong with the file.
+    /// Ends the reading of the ACL file: `outcome` has the users, which are in the registry already, or the fault of
+    /// the file.
     pub fn handle_loaded(&mut self, job: ControlJob, outcome: Result<Arc<Users>, String>, now: Instant) {
         self.core.begin(now);
         match outcome {
@@ -65,7 +66,7 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// The ACL file was written, or not.
+    /// Ends the writing of the ACL file.
     pub fn handle_saved(&mut self, job: ControlJob, is_saved: bool, now: Instant) {
         self.core.begin(now);
         let gathered = match is_saved {
@@ -77,15 +78,15 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// There are other users, which are in the registry already.
+    /// Takes other users, which are in the registry already.
     pub fn handle_users(&mut self, users: &Arc<Users>, now: Instant) {
         self.core.begin(now);
         self.adopt_users(users);
         self.follow_up();
     }
 
-    /// From now on the users are `users`, if this worker knows no newer ones. Clients whose user is gone, or may not listen
-    /// any more to what they are subscribed to, are closed.
+    /// Uses `users` from now on, unless this worker has newer ones. Clients are closed if their user is gone or no
+    /// longer permits their subscriptions.
     pub(crate) fn adopt_users(&mut self, users: &Arc<Users>) {
         if users.version() < self.core.cx.logins.users.version() {
             return;
@@ -98,8 +99,8 @@ impl Proxy {
                 Some(login) if login.user == session.features.login.user => session.features.login = login,
                 Some(login) => {
                     session.features.login = login;
-                    // Redis looks with EXEC once more at what it has queued. What was queued is bytes here: none of it is
-                    // carried out.
+                    // With EXEC, Redis checks the queued commands once more. Here they are queued as bytes, so none of
+                    // them is carried out.
                     transaction::spoil_transaction(&mut self.core.cx, session);
                     if !self.core.subscriptions.may_stay_subscribed(session) {
                         self.close_client(conn);

@@ -1,4 +1,4 @@
-//! ACL: who the users are, what they may do, and what they were denied.
+//! ACL: users, their permissions, and refused requests.
 
 use crate::context::Context;
 use crate::core::Core;
@@ -12,7 +12,7 @@ use resp::{Request, Span, encode};
 use users::{Denial, Denied, Description, User};
 
 impl Core {
-    /// Answers `question`. What is not answered at once leaves `reply` empty.
+    /// Answers `question`. Leaves `reply` empty if the reply comes later.
     pub(crate) fn acl(
         &mut self,
         session: &mut Session,
@@ -139,7 +139,7 @@ fn acl_log(cx: &Context, resp3: bool, request: &Request<'_>, reply: &mut Vec<u8>
     }
 }
 
-/// The request that the arguments of `request` from `skipped` on are.
+/// The request in the arguments of `request` from `skipped` on.
 fn behind<'b>(
     request: &Request<'_>,
     skipped: usize,
@@ -159,7 +159,7 @@ fn write_words(out: &mut Vec<u8>, words: &[&str]) {
     words.iter().for_each(|word| encode::bulk(out, word.as_bytes()));
 }
 
-/// The commands of a category that clients may use, subcommands included.
+/// Writes the commands of a category that clients may use, with subcommands.
 fn write_category(out: &mut Vec<u8>, word: &[u8]) {
     let Some(category) = Acl::from_word(&word.to_ascii_lowercase()) else {
         return encode::error(out, &[b"ERR Unknown category '", word, b"'"].concat());

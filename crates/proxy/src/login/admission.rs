@@ -1,4 +1,4 @@
-//! Who is let in as a client at all: not more than `maxclients`, and in protected mode nobody from another machine.
+//! The admission of clients: at most `maxclients`, and in protected mode none from another machine.
 
 use crate::Authority;
 use crate::context::Context;
@@ -6,9 +6,9 @@ use crate::errors;
 use crate::event::Arrival;
 use std::net::SocketAddr;
 
-/// Why the client that arrives is refused, in words for it. With `None` it has taken its place among the clients.
+/// Why an arriving client is refused, in words for it. If `None`, the client has taken its seat.
 pub(crate) fn refusal_of(cx: &mut Context, arrival: &Arrival<'_>, is_draining: bool) -> Option<&'static str> {
-    // Whoever can connect can tell any address in a PROXY header.
+    // Any program that can connect can name any address in a PROXY header.
     let is_far = [arrival.peer, arrival.named_by].into_iter().any(is_of_another_machine);
     if is_far && is_protected(cx) {
         cx.stats.counters.clients_refused += 1;
@@ -22,8 +22,8 @@ pub(crate) fn refusal_of(cx: &mut Context, arrival: &Arrival<'_>, is_draining: b
     None
 }
 
-/// Protected mode holds as long as user default has no password. Nodes that decide themselves who clients are
-/// (`--auth=nodes`) have a protected mode of their own.
+/// Protected mode holds while the default user has no password. If the nodes decide about users (`--auth=nodes`), they
+/// have a protected mode of their own.
 fn is_protected(cx: &Context) -> bool {
     let settings = &cx.settings;
     settings.protected_mode
@@ -43,7 +43,7 @@ mod tests {
     use crate::{Board, Limits, Settings};
     use std::sync::Arc;
 
-    /// What a client from `peer` is told that must not come in; `""` if it may.
+    /// The error for a client from `peer`; `""` if it is admitted.
     fn told(rig: &mut Rig, peer: &str) -> String {
         let refusal = rig.proxy.accept(&Arrival::of(peer), rig.now).err().unwrap_or_default();
         String::from_utf8_lossy(&refusal).into_owned()

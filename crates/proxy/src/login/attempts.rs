@@ -1,35 +1,35 @@
-//! Logins that a node decides on.
+//! Logins that a node decides.
 
 use crate::login::credentials::Credentials;
 use stdx::Slab;
 
-/// What a worker knows of logins that nodes decide.
+/// The logins that nodes decide, of one worker.
 #[derive(Debug)]
 pub(crate) struct Passing {
     pub default_user: DefaultUser,
-    /// Clients that wait to be told whether they are in.
+    /// Clients that wait for the outcome of a login.
     pub attempts: Slab<Attempt>,
-    /// What clients are told once a node has said that they may ask for it.
+    /// Replies that clients get once a node has permitted the request.
     pub judged: Slab<Vec<u8>>,
 }
 
-/// Whether clients are somebody to the nodes that have not said who they are.
+/// Whether clients that have not logged in are a user at the nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DefaultUser {
     /// No node was asked yet.
     Unknown,
-    /// They are the default user.
+    /// Such clients are the default user.
     Open,
-    /// They are not.
+    /// Such clients must log in.
     Closed,
 }
 
-/// What a client has said of itself, until a node has answered.
+/// A client's login until a node has answered.
 #[derive(Debug)]
 pub(crate) struct Attempt {
     pub credentials: Credentials,
     pub name: Box<[u8]>,
-    /// What it wants beside that, if it has said HELLO.
+    /// The rest of the request, if it was HELLO.
     pub hello: Option<Hello>,
 }
 
@@ -39,19 +39,19 @@ pub(crate) struct Hello {
     pub name: Option<Box<[u8]>>,
 }
 
-/// Longer names and passwords are said to no node: as much as Redis takes of somebody who is not logged in.
+/// Longer names and passwords are not sent to a node. The limit is Redis's for clients that have not logged in.
 pub(crate) const WORD_BYTES_MAX: usize = 16 * 1024;
 
 impl Passing {
     pub(crate) fn new(credentials: &Credentials) -> Passing {
-        // The first profile's connections are ours alone if we are somebody by ourselves.
+        // If shardis has a user of its own, clients cannot use the first profile's links.
         let is_ours = credentials.request().is_some();
         let default_user = if is_ours { DefaultUser::Closed } else { DefaultUser::Unknown };
         Passing { default_user, attempts: Slab::default(), judged: Slab::default() }
     }
 }
 
-/// Whether an error of a node is about who asks.
+/// Whether a node's error concerns the user.
 pub(crate) fn is_denial(error: &str) -> bool {
     ["WRONGPASS ", "NOAUTH ", "NOPERM "].iter().any(|word| error.starts_with(word))
 }

@@ -1,19 +1,19 @@
-//! Who answers what the proxy would otherwise answer by itself.
+//! Whether the proxy or the nodes answer a request that the proxy could answer itself.
 
 use command::{AclQuestion, ClientTask, Local, Merge, PubSubQuestion};
 
-/// Who answers what the proxy would otherwise answer by itself.
+/// The answerer of a request that the proxy could answer itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decided {
-    /// The proxy: it is about the client itself, or the same for all.
+    /// The proxy: the request is about the client itself, or the answer is the same for all.
     Here,
-    /// A node, which has its own opinion of who may ask.
+    /// A node, which decides about the permission.
     OneNode,
-    /// The proxy, if a node does not mind.
+    /// The proxy, if a node permits it.
     HereIfAllowed(PubSubQuestion),
-    /// All nodes, likewise.
+    /// All nodes, which decide about the permission.
     AllNodes(Merge),
-    /// Nobody.
+    /// Refused.
     Refused(&'static str),
 }
 
@@ -24,7 +24,7 @@ pub(crate) const OF_EACH_NODE: &str = "with --auth=nodes each node has a log of 
 pub(crate) const NOT_QUEUED: &str =
     "with --auth=nodes shardis cannot check this user's permission within a transaction";
 
-/// Who answers `local`.
+/// The answerer of `local`.
 pub(crate) fn decided(local: Local) -> Decided {
     match local {
         Local::Acl(question) => match question {
@@ -41,7 +41,7 @@ pub(crate) fn decided(local: Local) -> Decided {
         }
         Local::PubSub(question) => Decided::HereIfAllowed(question),
         Local::Client(ClientTask::Track | ClientTask::Caching) => Decided::Refused(SHARED_CONNS),
-        // CLIENT LIST, KILL and UNBLOCK are confined to clients of the same user, and INFO asks the nodes.
+        // CLIENT LIST, KILL and UNBLOCK are limited to clients of the same user, and INFO asks the nodes.
         Local::Client(_)
         | Local::Info
         | Local::Ping

@@ -1,11 +1,11 @@
-//! What HELLO and CLIENT SETNAME say, and may say.
+//! The reply to HELLO, and the check of names for CLIENT SETNAME.
 
 use crate::errors;
 use crate::features::Session;
 use crate::limits::CLIENT_NAME_BYTES_MAX;
 use resp::encode;
 
-/// What HELLO answers, in the protocol that the session speaks now.
+/// Writes the reply to HELLO in the present protocol of the session.
 pub(crate) fn write_hello(session: &Session, reply: &mut Vec<u8>) {
     encode::map_header(reply, 7, session.resp3);
     for (field, value) in [("server", "redis"), ("version", REDIS_VERSION)] {
@@ -24,7 +24,8 @@ pub(crate) fn write_hello(session: &Session, reply: &mut Vec<u8>) {
     encode::array_header(reply, 0);
 }
 
-/// Names have no blanks and nothing that does not print, so that CLIENT LIST stays one line a client; and they are not long.
+/// Checks a client's name. It has a limited length and only printable characters without blanks, so that CLIENT LIST
+/// has one line per client.
 pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
     match () {
         () if !name.iter().all(u8::is_ascii_graphic) => Err(errors::CLIENT_NAME),
@@ -33,5 +34,5 @@ pub(crate) fn check_name(name: &[u8]) -> Result<(), &'static str> {
     }
 }
 
-/// The Redis whose commands we have; libraries choose their own by it.
+/// The version of Redis whose commands shardis has. Client libraries choose their commands by it.
 pub(crate) const REDIS_VERSION: &str = "7.0.15";

@@ -1,5 +1,5 @@
-//! Who clients have said to be, where the nodes decide that: a number for each user and password that a node has taken,
-//! for as long as a profile is theirs.
+//! The identities of clients if the nodes decide about users. A number stands for each user and password that a node
+//! has accepted, as long as it has a profile.
 
 use crate::login::credentials::Credentials;
 use std::collections::HashMap;
@@ -18,12 +18,12 @@ pub(crate) struct Identities {
 struct Identity {
     credentials: Credentials,
     user: Arc<User>,
-    /// How many profiles are its own.
+    /// Number of its profiles.
     profiles: usize,
 }
 
 impl Identities {
-    /// The number of whoever is `name` by these `credentials`, which a node has taken. `None` if there are `max` others.
+    /// The number of `name` with `credentials`, which a node has accepted. `None` if there are `max` other identities.
     pub(crate) fn enter(&mut self, credentials: &Credentials, name: &[u8], max: usize) -> Option<Id> {
         if let Some(&id) = self.by_credentials.get(credentials) {
             return Some(id);
@@ -37,31 +37,31 @@ impl Identities {
         Some(id)
     }
 
-    /// With what its connections begin; `None` if it was forgotten.
+    /// The credentials of its connections; `None` if it was forgotten.
     pub(crate) fn credentials(&self, id: Id) -> Option<&Credentials> {
         self.identities.get(id).map(|identity| &identity.credentials)
     }
 
-    /// What it is called. What it may do, the nodes decide.
+    /// Its user. The nodes decide about its permissions.
     pub(crate) fn user(&self, id: Id) -> Option<&Arc<User>> {
         self.identities.get(id).map(|identity| &identity.user)
     }
 
-    /// One profile more is its own.
+    /// Adds one of its profiles.
     pub(crate) fn add_profile(&mut self, id: Id) {
         if let Some(identity) = self.identities.get_mut(id) {
             identity.profiles += 1;
         }
     }
 
-    /// One profile less is. Without any it is forgotten.
+    /// Removes one of its profiles. Without any, the identity is forgotten.
     pub(crate) fn remove_profile(&mut self, id: Id) {
         let Some(identity) = self.identities.get_mut(id) else { return };
         identity.profiles -= 1;
         self.forget_unused(id);
     }
 
-    /// It has got no profile: it is forgotten, unless it has one from before.
+    /// Forgets the identity unless it has a profile from before, since it has got no new one.
     pub(crate) fn forget_unused(&mut self, id: Id) {
         if self.identities.get(id).is_some_and(|identity| identity.profiles == 0)
             && let Some(identity) = self.identities.remove(id)
@@ -70,7 +70,7 @@ impl Identities {
         }
     }
 
-    /// How many there are.
+    /// Number of identities.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.identities.len()

@@ -1,4 +1,4 @@
-//! Who a client is, and what it may do.
+//! The identity of a client, and its permissions.
 
 use crate::login::attempts::DefaultUser;
 use command::{Carry, Command, Flags, Guard, Number};
@@ -7,42 +7,42 @@ use resp::request::{RequestError, RequestLimits, Scanner};
 use std::sync::Arc;
 use users::{DEFAULT, Denied, User, Users};
 
-/// Who a client is.
+/// The identity of a client.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Login {
-    /// `None` is the default user, as long as it may do everything.
+    /// The user. `None` is the default user with all permissions.
     pub user: Option<Arc<User>>,
     pub checks: Checks,
 }
 
-/// What is looked at before a request is carried out.
+/// The check before a request is carried out.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Checks {
-    /// Nothing: the user may do everything.
+    /// None: the user may do everything.
     #[default]
     Nothing,
-    /// Whether the user may do it.
+    /// The permissions of the user.
     Rights,
-    /// The client has not said its password: hardly anything is carried out.
+    /// The client has not sent its password: hardly any request is carried out.
     Password,
-    /// The client has not said who it is, and nobody knows yet whether it must: nodes say so, to small requests. If it
-    /// `was_asked`, no node that could be asked has answered.
+    /// The client has not logged in, and whether it must is unknown. Nodes decide it for each request; small ones are
+    /// sent to them. If it `was_asked`, no node was there to answer.
     Unknown { was_asked: bool },
 }
 
 /// Why a request is not carried out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Obstacle {
-    /// Nobody knows who asks.
+    /// The client has not logged in.
     NoAuth,
-    /// The user may not do it.
+    /// The user lacks a permission.
     Denied(Denied),
-    /// This option of SORT reads keys that are not named, and the user may not read all.
+    /// This option of SORT reads keys that the request does not name, and the user may not read all keys.
     SortOption(&'static str),
 }
 
 impl Login {
-    /// A client that has just arrived, or has said RESET.
+    /// A client that has just connected, or has sent RESET.
     pub(crate) fn newcomer(users: &Users) -> Login {
         let user = users.default_user();
         match user.is_open() {
@@ -51,7 +51,7 @@ impl Login {
         }
     }
 
-    /// A client that has not said to the nodes who it is.
+    /// A client that has not logged in at the nodes.
     pub(crate) fn of_default_user(default_user: DefaultUser) -> Login {
         let checks = match default_user {
             DefaultUser::Unknown => Checks::Unknown { was_asked: false },
@@ -61,7 +61,7 @@ impl Login {
         Login { user: None, checks }
     }
 
-    /// A client that is `user` to the nodes, which look at all it asks for.
+    /// A client that is `user` at the nodes, which check all its requests.
     pub(crate) fn of_nodes(user: &Arc<User>) -> Login {
         Login { user: Some(Arc::clone(user)), checks: Checks::Nothing }
     }
@@ -75,7 +75,7 @@ impl Login {
         }
     }
 
-    /// The same client after the users have changed; `None` if its user is gone.
+    /// The same client after a change of users; `None` if its user is gone.
     pub(crate) fn among(&self, users: &Users) -> Option<Login> {
         match self.is_missing() {
             true => Some(Login::newcomer(users)),
@@ -83,31 +83,32 @@ impl Login {
         }
     }
 
-    /// Whether requests must be looked at.
+    /// Whether requests must be checked.
     #[inline]
     pub(crate) fn is_checked(&self) -> bool {
         self.checks != Checks::Nothing
     }
 
-    /// Whether the client may be nobody: little of it is read at a time.
+    /// Whether the client may have to log in: only small requests are read then.
     #[inline]
     pub(crate) fn is_missing(&self) -> bool {
         matches!(self.checks, Checks::Password | Checks::Unknown { .. })
     }
 
-    /// Whether it would have to be asked first whether the client must log in.
+    /// Whether a node should first be asked whether the client must log in.
     pub(crate) fn is_unknown(&self) -> bool {
         self.checks == Checks::Unknown { was_asked: false }
     }
 
-    /// It cannot be asked now: nodes say it to each request that reaches them, and what does not is carried out.
+    /// Notes that no node can be asked now. Nodes check the requests that reach them, and the proxy carries out the
+    /// others.
     pub(crate) fn give_up_asking(&mut self) {
         if self.is_unknown() {
             self.checks = Checks::Unknown { was_asked: true };
         }
     }
 
-    /// Whether the client must say a password first.
+    /// Whether the client must log in first.
     pub(crate) fn must_log_in(&self) -> bool {
         self.checks == Checks::Password
     }
@@ -117,7 +118,7 @@ impl Login {
         self.user.as_ref().map_or(DEFAULT, |user| user.name())
     }
 
-    /// Whether a request of which only the beginning is known, with its one key, may be carried out whatever follows.
+    /// Whether a request with this command and one `key` may be carried out, whatever its other arguments are.
     pub(crate) fn permits_any(&self, number: Number, key: &[u8]) -> bool {
         match (self.checks, &self.user) {
             (Checks::Nothing, _) => true,
@@ -126,7 +127,7 @@ impl Login {
         }
     }
 
-    /// Whether the client may hear what is published on `name`, a channel or a pattern.
+    /// Whether the client may subscribe to `name`, a channel or a pattern.
     pub(crate) fn permits_channel(&self, name: &[u8], is_pattern: bool) -> bool {
         match (self.checks, &self.user) {
             (Checks::Rights, Some(user)) => user.permits_channel(name, is_pattern),
@@ -134,7 +135,7 @@ impl Login {
         }
     }
 
-    /// What stands against `request`.
+    /// The obstacle to `request`.
     pub(crate) fn obstacle(
         &self,
         command: &Command,
@@ -158,12 +159,11 @@ impl Login {
     }
 }
 
-/// What a client may announce that has not said its password: as in Redis.
+/// Limits for requests of clients that have not logged in, as in Redis.
 pub(crate) const UNAUTHENTICATED: RequestLimits =
     RequestLimits { args_max: 10, bulk_bytes_max: 16 * 1024, line_bytes_max: 64 * 1024 };
 
-/// What is wrong with `bytes`, of which `error` was found by [`UNAUTHENTICATED`]: that they are no request, or that the
-/// password was not said.
+/// The error for `bytes` that exceed [`UNAUTHENTICATED`] by `error`: they are not a request, or the login is missing.
 pub(crate) fn unauthenticated_error(
     bytes: &[u8],
     error: RequestError,

@@ -1,20 +1,20 @@
-//! What is to be done with the ACL file.
+//! Control jobs for the ACL file.
 
 use stdx::Id;
 
-/// The wish of a client that something be done with the ACL file.
+/// A client's request to load or save the ACL file.
 #[derive(Debug)]
 pub struct ControlJob {
     pub(crate) inquiry: Id,
-    /// What is to be done.
+    /// The kind of job.
     pub task: Task,
 }
 
-/// What a client wants to be done with the ACL file.
+/// The kind of a job for the ACL file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Task {
-    /// It is read again: the outcome goes to [`Proxy::handle_loaded`](crate::Proxy::handle_loaded).
+    /// Load the file. The outcome goes to [`Proxy::handle_loaded`](crate::Proxy::handle_loaded).
     LoadUsers,
-    /// The users, as they are in the registry, are written to it: the outcome goes to [`Proxy::handle_saved`](crate::Proxy::handle_saved).
+    /// Save the users of the registry. The outcome goes to [`Proxy::handle_saved`](crate::Proxy::handle_saved).
     SaveUsers,
 }

@@ -1,19 +1,21 @@
-//! Users of the nodes (`--auth=nodes`): what a client says in AUTH is said to the nodes, and they decide who it is and what
-//! it may do.
+//! Users of the nodes (`--auth=nodes`): a client's AUTH goes to the nodes, which decide about its identity and
+//! permissions.
 //!
 //! ```text
-//!   AUTH bob b ─► a connection over which only AUTH goes ─┬─► +OK ─────────► bob's own profiles: AUTH bob b, HELLO, requests
-//!                                                        └─► -WRONGPASS … ─► the client, which stays who it was
-//!   nothing said ─► is the nodes' default user open? ─ yes ─► the first profile
-//!                                                    └ no ──► NOAUTH
+//!   AUTH bob b ─► a connection for AUTH only ─┬─► +OK ─────────► bob's own profiles: AUTH bob b, HELLO, requests
+//!                                             └─► -WRONGPASS … ─► the client, which keeps its identity
+//!   no login ─► is the nodes' default user open? ─ yes ─► the first profile
+//!                                                └ no ──► NOAUTH
 //! ```
 //!
-//! A profile is of one user and one password ([`Who::Client`]), so that no request ever goes over a connection that somebody
-//! else has logged in on. Whoever says the same shares the connections. One shard is asked for all; the others are told
-//! when their connections of the profile begin, and what they have against it is what requests to them are answered.
+//! A profile belongs to one user and one password ([`Who::Client`]), so that no request ever uses a connection with
+//! another user's login. Clients with the same user and password share links.
 //!
-//! What the proxy answers itself no node judges. So of that, only what concerns the client alone is left; what concerns
-//! others is confined to clients of the same user, sent to the nodes, or refused ([`decided`]).
+//! One shard decides about a login. The other shards get it when their links of the profile begin. If one of them
+//! refuses it, requests to that shard get its error.
+//!
+//! No node checks replies that the proxy makes itself. So the proxy makes only those that concern the client alone.
+//! Requests about others are limited to clients of the same user, sent to the nodes, or refused ([`decided`]).
 
 use crate::ConnId;
 use crate::context::Context;
@@ -37,13 +39,13 @@ use resp::Request;
 use stdx::{Id, append};
 use users::DEFAULT;
 
-/// Whether the nodes decide who clients are.
+/// Whether the nodes decide about users.
 #[inline]
 pub(crate) fn has_users_of_nodes(cx: &Context) -> bool {
     cx.settings.authority == Authority::Nodes
 }
 
-/// Who a client is that has just arrived, or has said RESET.
+/// The identity of a client that has just connected, or has sent RESET.
 pub(crate) fn newcomer(cx: &Context) -> Login {
     match cx.settings.authority {
         Authority::Proxy => Login::newcomer(&cx.logins.users),
@@ -66,7 +68,7 @@ pub(crate) fn auth_at_nodes(
     ask_to_log_in(cx, session, (user, password), None, reply);
 }
 
-/// `HELLO version AUTH user password [SETNAME name]`: all of it comes true, or nothing.
+/// `HELLO version AUTH user password [SETNAME name]`: all of it takes effect, or nothing.
 pub(crate) fn hello_at_nodes(
     cx: &mut Context,
     session: &mut Session,
@@ -81,7 +83,7 @@ pub(crate) fn hello_at_nodes(
     ask_to_log_in(cx, session, (Some(user), password), Some(hello), reply);
 }
 
-/// Says to a node what the client says of itself. Nothing behind it is read before the node has answered.
+/// Sends the client's login to a node. No request behind it is read before the node has answered.
 fn ask_to_log_in(
     cx: &mut Context,
     session: &mut Session,
@@ -106,7 +108,7 @@ fn ask_to_log_in(
     cx.engine.enqueue_on(ix, request, Asked::by_client(session.conn, place));
 }
 
-/// The connection over which clients log in.
+/// The link for logins.
 fn login_link(cx: &mut Context) -> Result<LinkIx, Lost> {
     let kind = Profile { who: Who::Nobody, ..Profile::default() };
     let profile = cx.profiles.of_kind(kind, cx.engine.now);
@@ -114,7 +116,7 @@ fn login_link(cx: &mut Context) -> Result<LinkIx, Lost> {
     cx.shared_link(profile, cx.engine.topology.keyless())
 }
 
-/// A node has answered `reply` to what the session says of itself; appends what the client gets.
+/// Ends the session's login, to which a node has answered `reply`. Appends the client's reply.
 pub(crate) fn end_attempt(cx: &mut Context, session: &mut Session, id: Id, reply: &[u8], out: &mut Vec<u8>) {
     let Some(Attempt { credentials, name, hello }) = lose_attempt(cx, session, id) else { return };
     if reply != OK {
@@ -132,14 +134,14 @@ pub(crate) fn end_attempt(cx: &mut Context, session: &mut Session, id: Id, reply
     hello::write_hello(session, out);
 }
 
-/// Nobody waits for it any more: no node will answer, or one has.
+/// Removes the login: a node has answered, or none will.
 pub(crate) fn lose_attempt(cx: &mut Context, session: &mut Session, id: Id) -> Option<Attempt> {
     session.hold.remove(Reason::Order);
     cx.engine.todo.clients_to_resume.push(session.conn);
     cx.logins.passing.attempts.remove(id)
 }
 
-/// The session is `name` from now on, and goes over connections that are so too. False if there are too many.
+/// Makes the session `name`, with links of this identity. Returns false if there are too many identities.
 fn enter_as(
     cx: &mut Context,
     session: &mut Session,
@@ -158,7 +160,7 @@ fn enter_as(
         return false;
     }
     if session.resp3 != resp3 {
-        // Messages come in the new protocol from now on: not before the client knows.
+        // Messages use the new protocol only after the client has the reply.
         session.replies.raise_barrier(session.replies.front());
     }
     cx.change_profile(session, kind);
@@ -166,7 +168,7 @@ fn enter_as(
     true
 }
 
-/// A profile of whom the session is, in which replies are of RESP2.
+/// The profile of the session's identity with replies in RESP2.
 pub(crate) fn plain_profile(cx: &mut Context, session: &Session) -> ProfileId {
     let kind = cx.profiles.kind(session.profile).plain();
     let profile = cx.profiles.of_kind(kind, cx.engine.now);
@@ -174,23 +176,23 @@ pub(crate) fn plain_profile(cx: &mut Context, session: &Session) -> ProfileId {
     profile
 }
 
-/// The clients that `session` may know of and do something to: those of this user; without one, all.
+/// The user whose clients `session` may see and change; `None` for all clients.
 pub(crate) fn confined_to(cx: &Context, session: &Session) -> Option<Box<[u8]>> {
     has_users_of_nodes(cx).then(|| session.features.login.name().into())
 }
 
-/// What becomes in a transaction of what the proxy would otherwise answer by itself.
+/// The treatment, in a transaction, of a request that the proxy could answer itself.
 pub(crate) fn within_transaction(local: Local, command: &Command) -> Within {
     match (command.within_transaction(), decided(local)) {
         (Within::Here, Decided::OneNode) => Within::Kept,
-        // Between the replies of a node to a transaction there is none that says whether.
+        // A node's replies within a transaction cannot show whether the request is permitted.
         (Within::Here, Decided::HereIfAllowed(_)) => Within::Refused(Refusal::Never(NOT_QUEUED)),
         (Within::Here, Decided::Refused(why)) => Within::Refused(Refusal::Never(why)),
         (within, _) => within,
     }
 }
 
-/// Sends `request` to a node, to hear whether it may be asked for: then `answer` answers it.
+/// Sends `request` to a node to learn whether it is permitted. If it is, `answer` is the reply.
 pub(crate) fn answer_if_allowed(
     cx: &mut Context,
     session: &mut Session,
@@ -205,8 +207,8 @@ pub(crate) fn answer_if_allowed(
     cx.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
 }
 
-/// What no node sees must wait until one has said whether clients must log in. `None` if that is known, or cannot be
-/// asked now; else the request is read again when there is an answer.
+/// Has a request that no node sees wait until a node has told whether clients must log in. `None` if this is known, or
+/// cannot be asked now. Else the request is read again after the answer.
 pub(crate) fn ask_for_default_user(
     cx: &mut Context,
     session: &mut Session,
@@ -222,7 +224,7 @@ pub(crate) fn ask_for_default_user(
     if is_seen || !session.features.login.is_unknown() {
         return None;
     }
-    // How the connection is greeted says it: see [`Proxy::note_default_user`].
+    // The reply to the greeting tells it: see [`Proxy::note_default_user`].
     let Ok(ix) = cx.shared_link(ProfileId::FIRST, cx.engine.topology.keyless()) else {
         session.features.login.give_up_asking();
         return None;
@@ -233,19 +235,19 @@ pub(crate) fn ask_for_default_user(
     Some(cx.read_again())
 }
 
-/// A node has answered `reply` to what may be answered here: appends what the client gets.
+/// Takes a node's `reply` about a request that is answered here. Appends the client's reply.
 pub(crate) fn end_judgement(cx: &mut Context, id: Id, reply: &[u8], out: &mut Vec<u8>) {
     let answer = forget_judgement(cx, id);
     let may_ask = !resp::reply::is_error(reply);
     append(out, if may_ask { &answer } else { reply });
 }
 
-/// Nobody waits for it any more, and what it would have been.
+/// Removes and returns a reply for which nobody waits any more.
 pub(crate) fn forget_judgement(cx: &mut Context, id: Id) -> Vec<u8> {
     cx.logins.passing.judged.remove(id).unwrap_or_default()
 }
 
-/// The client that `conn` names has waited for a node to say whether it must log in, which it has, or will not.
+/// Ends the wait of the client in `conn` for a node's decision whether it must log in.
 pub(crate) fn end_question_for_default_user(cx: &mut Context, peers: &mut Peers, conn: ConnId) {
     let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
     session.features.login.give_up_asking();
@@ -253,8 +255,8 @@ pub(crate) fn end_question_for_default_user(cx: &mut Context, peers: &mut Peers,
     cx.engine.todo.clients_to_resume.push(conn);
 }
 
-/// The connection `ix` was greeted with `reply`: if nobody has logged in on it, that says whether the default user is
-/// open. One shard counts; what others think, they say to each request.
+/// Takes the `reply` to the greeting of link `ix`. Without a login on the link, it tells whether the default user is
+/// open. One shard decides; the others tell their view with each request.
 pub(crate) fn note_default_user(cx: &mut Context, peers: &mut Peers, ix: LinkIx, reply: &[u8]) {
     let link = &cx.engine.links[ix];
     let is_first = link.used_by == Use::Shared && link.profile == ProfileId::FIRST;
@@ -277,7 +279,7 @@ pub(crate) fn note_default_user(cx: &mut Context, peers: &mut Peers, ix: LinkIx,
     }
 }
 
-/// The session is called `name` from now on, if that is a name; else what its client is told.
+/// Sets the session's name. The error is for the client.
 pub(crate) fn set_name(cx: &mut Context, session: &mut Session, name: &[u8]) -> Result<(), &'static str> {
     check_name(name)?;
     let charge = cx.engine.memory.charge(name.len());

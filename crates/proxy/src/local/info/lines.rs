@@ -1,4 +1,4 @@
-//! Fields of INFO of which there are any number.
+//! Fields of INFO with a variable number of lines.
 
 use super::survey::{KeyCounts, Word};
 use super::{Facts, push};
@@ -54,7 +54,7 @@ pub(super) fn keyspace(facts: &Facts<'_>, text: &mut String) {
 }
 
 pub(super) fn discovery(facts: &Facts<'_>, text: &mut String) {
-    // A string takes all.
+    // Writing to a `String` cannot fail.
     let _ = facts.cx.board.discovery.write(facts.cx.engine.now, text);
 }
 
@@ -76,7 +76,7 @@ pub(super) fn nodes(facts: &Facts<'_>, text: &mut String) {
         let address = &cx.engine.topology.node(link.node).address;
         let percent = cx.node_health.ejection.as_ref().map(|ejection| ejection.keys_percent(id));
         let keys = percent.map_or(String::new(), |percent| format!(",slow_start={percent}%"));
-        // A string takes all.
+        // Writing to a `String` cannot fail.
         let _ = write!(
             text,
             "node{index}:name={name},address={address},state={state},in_flight={in_flight}{keys}{word}\r\n"

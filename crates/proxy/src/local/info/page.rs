@@ -5,7 +5,7 @@ use super::table::{Field, From};
 use super::{SECTIONS, Section, Shown};
 use std::fmt::Write;
 
-/// The page: each field of INFO, where it comes from, and what to know of it.
+/// The page: each field of INFO, its source, and remarks.
 pub fn info_reference() -> String {
     let mut page = String::from(INTRODUCTION);
     SECTIONS.iter().for_each(|section| write_section(&mut page, section));
@@ -35,7 +35,7 @@ fn write_section(page: &mut String, section: &Section) {
         Shown::NotWithAll => "by default; not by `all`",
     };
     let asked = if section.asks_nodes { "asked of the nodes" } else { "answered at once" };
-    // A string takes all.
+    // Writing to a `String` cannot fail.
     let _ = write!(page, "\n## {}\n\nShown {shown}; {asked}.\n", section.title);
     if section.fields.is_empty() {
         page.push_str("\nIt has no fields: shardis has no modules. `COMMAND` knows those of the nodes.\n");

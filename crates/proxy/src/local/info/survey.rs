@@ -1,5 +1,4 @@
-//! What the nodes tell of themselves, put together while it comes: one figure for each field, whatever the number of
-//! nodes.
+//! The nodes' facts about themselves, combined as they come: one figure per field, whatever the number of nodes.
 
 use crate::login::attempts::is_denial;
 use crate::outcome::Outcome;
@@ -9,64 +8,64 @@ use std::fmt::{self, Write};
 use std::str::FromStr;
 use topology::ShardId;
 
-/// What was asked, and what the nodes said.
+/// The question, and the answers of the nodes.
 #[derive(Debug)]
 pub(crate) struct Survey {
     pub(super) wanted: Wanted,
-    /// By shard.
+    /// Answers by shard.
     nodes: Vec<Word>,
     /// The fields that it knows.
     combined: &'static Combined,
-    /// By their places.
+    /// Values by the fields' indexes.
     told: Vec<Told>,
-    /// By database.
+    /// Counts by database.
     pub(super) keyspace: BTreeMap<u32, KeyCounts>,
-    /// By command: its percentiles, by name, in the order of the first node that has them.
+    /// By command, the percentiles by name, in the order of the first node that has them.
     pub(super) latencies: BTreeMap<Box<str>, Vec<(Box<str>, f64)>>,
 }
 
-/// Which sections are shown: a bit for each.
+/// The sections to show: a bit for each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wanted(pub u16);
 
-/// How the nodes' figures become one.
+/// The way in which the nodes' figures become one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Combine {
-    /// What is spread over the nodes.
+    /// The sum, for figures that are spread over the nodes.
     Sum,
     /// The same, with two decimals.
     SumOfRates,
-    /// A bound for each: without a bound for one there is none for all.
+    /// A limit of each node. If one node has no limit, neither has the sum.
     SumOfBounds,
-    /// What all have alike, what is true if it is true of one, or the worst.
+    /// The largest figure: common to all, true if true of one node, or the worst.
     Largest,
     /// The same, with two decimals.
     LargestShare,
-    /// Seconds, or -1 where there was nothing to measure.
+    /// Seconds, or -1 if there was nothing to measure.
     Longest,
-    /// Of several points in time the first.
+    /// The earliest of several instants.
     Oldest,
-    /// `ok`, if none says another word.
+    /// `ok`, unless one node has another word.
     Status,
-    /// The word that all say; `mixed` if they differ, and this if none says any.
+    /// The word of all nodes; `mixed` if they differ, and this one if no node has any.
     Common(&'static str),
 }
 
-/// The fields that nodes' figures become, by name, and their places.
+/// The fields from nodes' figures, by name, with their indexes.
 pub(super) type Combined = BTreeMap<&'static str, (usize, Combine)>;
 
-/// What nodes said of one field so far.
+/// The value of one field so far.
 #[derive(Clone, Debug, Default, PartialEq)]
 enum Told {
     #[default]
     Nothing,
-    /// Of those with decimals, hundredths.
+    /// Hundredths, for fields with decimals.
     Number(i64),
     Word(Box<str>),
 }
 
 impl Told {
-    /// One node more says `value`.
+    /// Adds the `value` of one more node.
     fn add(&mut self, combine: Combine, value: &str) {
         match combine {
             Combine::Status | Combine::Common(_) => self.add_word(combine, value),
@@ -87,7 +86,7 @@ impl Told {
     fn add_word(&mut self, combine: Combine, other: &str) {
         match self {
             Told::Word(word) if **word == *other => {}
-            // The worst is said.
+            // The worst word stays.
             Told::Word(word) if combine == Combine::Status && &**word != "ok" => {}
             Told::Word(word) if combine != Combine::Status => *word = "mixed".into(),
             _ => *self = Told::Word(other.into()),
@@ -105,7 +104,7 @@ impl Combine {
         }
     }
 
-    /// What is shown if no node says anything.
+    /// The value if no node has answered.
     fn unknown(self) -> &'static str {
         match self {
             Combine::Longest => "-1",
@@ -117,20 +116,20 @@ impl Combine {
     }
 }
 
-/// What one node said of itself.
+/// The answer of one node.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Word {
-    /// It was not asked, or has not answered.
+    /// The node was not asked, or has not answered.
     None,
-    /// This.
+    /// The figures.
     Figures(Box<Figures>),
-    /// It does not want to say: an error.
+    /// The node's error.
     Refused(String),
-    /// Nothing, and why.
+    /// No answer, for this reason.
     Down(String),
 }
 
-/// What is shown of one node.
+/// The figures that are shown of one node.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Figures {
     version: String,
@@ -155,7 +154,7 @@ impl fmt::Display for Word {
     }
 }
 
-/// What one node tells of one database.
+/// The counts of one node for one database.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct KeyCounts {
     pub keys: u64,
@@ -178,7 +177,7 @@ impl KeyCounts {
         counts
     }
 
-    /// Those of both together: the mean is weighed by the keys that have a time to live.
+    /// The sum of both. The mean is weighted by the keys with a time to live.
     fn plus(self, other: KeyCounts) -> KeyCounts {
         let expires = self.expires.saturating_add(other.expires);
         let weigh = |counts: KeyCounts| u128::from(counts.avg_ttl) * u128::from(counts.expires);
@@ -187,13 +186,13 @@ impl KeyCounts {
     }
 }
 
-/// What is no number counts as its zero: a figure that cannot be had is no reason to have none.
+/// The parsed number, or zero: a figure that is missing is no reason to show none.
 fn number<T: FromStr + Default>(text: &str) -> T {
     text.parse().unwrap_or_default()
 }
 
 impl Survey {
-    /// Nothing was said yet, by any of `shards` shards.
+    /// A survey of `shards` shards without answers.
     pub(super) fn new(wanted: Wanted, combined: &'static Combined, shards: usize) -> Survey {
         Survey {
             wanted,
@@ -205,7 +204,7 @@ impl Survey {
         }
     }
 
-    /// The answer of `shard`, or why there is none.
+    /// Takes the answer of `shard`, or its loss.
     pub(crate) fn absorb(&mut self, shard: ShardId, outcome: &Outcome<'_>) {
         let word = match outcome {
             Outcome::Reply(bytes) => match reply::as_bulk(bytes) {
@@ -219,7 +218,7 @@ impl Survey {
         self.set(shard, word);
     }
 
-    /// Nothing is known of `shard` but `why`.
+    /// Notes that `shard` has no answer because of `why`.
     pub(super) fn lose(&mut self, shard: ShardId, why: String) {
         self.set(shard, Word::Down(why));
     }
@@ -230,7 +229,7 @@ impl Survey {
         }
     }
 
-    /// What one node said.
+    /// Takes the answer of one node.
     fn absorb_text(&mut self, text: &str) -> Box<Figures> {
         let mut figures = Box::<Figures>::default();
         for line in text.lines() {
@@ -256,7 +255,7 @@ impl Survey {
         figures
     }
 
-    /// `p50=1.003,p99=2.007`: the largest of all nodes.
+    /// Takes `p50=1.003,p99=2.007`: the largest of all nodes counts.
     fn absorb_latency(&mut self, command: &str, value: &str) {
         let percentiles = self.latencies.entry(command.into()).or_default();
         for (name, value) in value.split(',').filter_map(|pair| pair.split_once('=')) {
@@ -268,7 +267,7 @@ impl Survey {
         }
     }
 
-    /// What a node has against who asks.
+    /// The first refusal of a node.
     pub(super) fn denial(&self) -> Option<&str> {
         let errors = self.nodes.iter().filter_map(|word| match word {
             Word::Refused(error) | Word::Down(error) => Some(error.as_str()),
@@ -277,7 +276,7 @@ impl Survey {
         errors.into_iter().find(|error| is_denial(error))
     }
 
-    /// What the node of `shard` said.
+    /// The answer of the node of `shard`.
     pub(super) fn word(&self, shard: ShardId) -> &Word {
         self.nodes.get(shard.0 as usize).unwrap_or(&Word::None)
     }
@@ -287,12 +286,12 @@ impl Survey {
         Some((combine, &self.told[at]))
     }
 
-    /// Whether a node said anything of the field `name`.
+    /// Whether a node has the field `name`.
     pub(super) fn has(&self, name: &str) -> bool {
         self.told(name).is_some_and(|(_, told)| *told != Told::Nothing)
     }
 
-    /// What the nodes' figures of the field `name` become.
+    /// The combined figure of the field `name`.
     pub(super) fn number(&self, name: &str) -> Option<i64> {
         match self.told(name) {
             Some((_, Told::Number(number))) => Some(*number),
@@ -316,7 +315,7 @@ impl Survey {
 
 /// Appends a line.
 pub(super) fn push(text: &mut String, line: fmt::Arguments<'_>) {
-    // Writing to a String cannot fail.
+    // Writing to a `String` cannot fail.
     let _ = write!(text, "{line}\r\n");
 }
 
@@ -358,7 +357,7 @@ mod tests {
     }
 
     #[test]
-    fn one_node_whose_save_failed_is_said() {
+    fn a_failed_save_of_one_node_is_shown() {
         let (good, bad) = ("rdb_last_bgsave_status:ok", "rdb_last_bgsave_status:err");
         assert_line(&[good, good], "rdb_last_bgsave_status", "ok");
         assert_line(&[good, bad, good], "rdb_last_bgsave_status", "err");
@@ -393,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_node_says_of_itself_is_kept_for_its_line() {
+    fn the_figures_of_a_node_are_kept_for_its_line() {
         let mut survey = Survey::new(Wanted::of([].into_iter()), &COMBINED, 2);
         let text = "redis_version:7.0.15\r\nrole:master\r\nused_memory:5\r\ndb0:keys=2\r\ndb1:keys=3";
         let word = Word::Figures(survey.absorb_text(text));

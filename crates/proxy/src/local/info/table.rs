@@ -1,7 +1,7 @@
-//! The fields of INFO: what each is made of, and what to know of it. docs/info.md is written from this table.
+//! The fields of INFO, with their sources and remarks. docs/info.md is generated from this table.
 //!
-//! Every field of Redis 7.0 is here, in its section and order. A figure of the data is put together of the nodes'
-//! figures; a figure of a process is that of shardis.
+//! Every field of Redis 7.0 is here, in its section and order. Figures of the data combine the nodes' figures. Figures
+//! of a process are those of shardis.
 
 use super::lines;
 use super::survey::{Combine, Combined};
@@ -14,33 +14,33 @@ use std::sync::LazyLock;
 pub(super) struct Field {
     pub name: &'static str,
     pub from: From,
-    /// For docs/info.md; empty where Redis's documentation says all.
+    /// The remark in docs/info.md; empty where Redis's documentation suffices.
     pub about: &'static str,
 }
 
-/// Where a field comes from.
+/// The source of a field.
 #[derive(Clone, Copy)]
 pub(super) enum From {
     /// A figure of shardis.
     Count(fn(&Facts<'_>) -> u64),
-    /// A word of shardis, or what is computed of other fields.
+    /// A word of shardis, or a value computed from other fields.
     Text(fn(&Facts<'_>) -> String),
     /// The same for every shardis.
     Fixed(&'static str),
-    /// The nodes' figures.
+    /// The combined figures of the nodes.
     Nodes(Combine),
-    /// The same, and left out if no node has it.
+    /// The same, left out if no node has it.
     SomeNodes(Combine),
-    /// The nodes' figures, of which this makes what is true.
+    /// The combined figures of the nodes, corrected by this function.
     Adjusted(Combine, fn(&Facts<'_>, i64) -> i64),
-    /// This field in units that people read.
+    /// This field in readable units.
     Human(&'static str),
     /// Any number of lines.
     Lines(fn(&Facts<'_>, &mut String)),
 }
 
 impl From {
-    /// How nodes' figures are put together, if they are.
+    /// The way in which the nodes' figures are combined, if they are.
     pub(super) fn combine(self) -> Option<Combine> {
         match self {
             From::Nodes(combine) | From::SomeNodes(combine) | From::Adjusted(combine, _) => Some(combine),
@@ -73,7 +73,7 @@ const fn status(name: &'static str) -> Field {
     field(name, From::Nodes(Combine::Status), "")
 }
 
-/// A sum that only some nodes tell.
+/// The sum over the nodes that have the field.
 const fn some(name: &'static str) -> Field {
     field(name, From::SomeNodes(Combine::Sum), "")
 }
@@ -452,7 +452,7 @@ const fn ours(name: &'static str, count: fn(&Facts<'_>) -> u64, about: &'static 
 }
 
 pub(super) const REPLICATION: &[Field] = &[
-    // Redis's own word on the wire.
+    // Redis's own word in the protocol.
     field("role", From::Fixed("master"), "so libraries write to it"),
     field("connected_slaves", From::Fixed("0"), NO_REPLICATION),
     field("master_failover_state", From::Fixed("no-failover"), NO_REPLICATION),
@@ -570,12 +570,12 @@ impl Facts<'_> {
         self.usage.resident_bytes as i64
     }
 
-    /// Whether a node tells what it takes of its machine. The stores of this process do not.
+    /// Whether a node reports its resident memory. The stores of this process do not.
     fn has_resident(&self) -> bool {
         self.survey.number("used_memory_rss").is_some_and(|bytes| bytes > 0)
     }
 
-    /// Bytes for which there is a reason.
+    /// Bytes whose purpose is known.
     fn accounted(&self) -> f64 {
         let startup = if self.has_resident() { 0 } else { self.usage.resident_bytes_at_start as i64 };
         (self.number("used_memory") + startup).max(1) as f64
@@ -590,13 +590,13 @@ impl Facts<'_> {
         percent(self.number(part), self.number(whole))
     }
 
-    /// One field to another; 1.00 if one of them is not known.
+    /// The ratio of one field to another; 1.00 if one of them is unknown.
     fn ratio(&self, part: &str, whole: &str) -> String {
         let (part, whole) = (self.number(part), self.number(whole));
         two_decimals(if part > 0 && whole > 0 { part as f64 / whole as f64 } else { 1.0 })
     }
 
-    /// The field of this name, which is a number.
+    /// The value of the numeric field `name`.
     pub(super) fn number(&self, name: &str) -> i64 {
         let field = MEMORY.iter().find(|field| field.name == name);
         debug_assert!(field.is_some(), "{name} is a field of this section");
@@ -635,7 +635,7 @@ fn percent(part: i64, whole: i64) -> String {
     format!("{}%", two_decimals(part as f64 * 100.0 / whole.max(1) as f64))
 }
 
-/// The fields that nodes' figures become, by name, and their places.
+/// The fields from nodes' figures, by name, with their indexes.
 pub(super) static COMBINED: LazyLock<Combined> = LazyLock::new(|| {
     let fields = [MEMORY, PERSISTENCE, STATS].into_iter().flatten();
     let fields = fields.filter_map(|field| Some((field.name, field.from.combine()?)));
