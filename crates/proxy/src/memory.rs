@@ -1,26 +1,36 @@
-//! What a worker holds for its clients and nodes in bytes, and what it does when that nears its limit.
+//! The memory that a worker holds for its clients and nodes, and its actions near the limit.
 //!
-//! Counted are requests that have not come whole, are not read yet or wait for EXEC, replies that wait for their clients or for the
-//! other parts of a merge, what waits to be sent to nodes, answers of several workers and what is on its way to them, and what
-//! clients leave behind (names, subscriptions, keys that are tracked, copies of requests). What is neither unread nor left
-//! behind is what moves. If that is above half of the limit, nothing is read from clients until it has shrunk to a quarter: what
-//! they send waits in their sockets. (Unread requests could not shrink while they are not read.) If clients wait for that while
-//! others neither take their replies nor finish their requests, the one of those for which the most is held is closed.
-//! Above the limit the client for which the most is held is closed whatever it does, as Redis does with
-//! `maxmemory-clients`.
+//! The worker counts:
 //!
-//! `--memory-max` bounds what the process holds for requests and replies; each worker has its share. docs/memory.md lists the
-//! limits. These rules keep the account true:
+//! - requests that are incomplete, not read yet, or waiting for EXEC;
+//! - replies that wait for their clients or for other parts of a merge;
+//! - bytes that wait to be sent to nodes;
+//! - answers of several workers, and messages to them;
+//! - data that clients leave behind: names, subscriptions, tracked keys, copies of requests.
 //!
-//! - Buffers grow in powers of two, so that the allocator's memory does not lie idle between sizes. A client that has nothing
-//!   pending owns no buffer.
-//! - What is queued for a node lies in pieces. The buffers that one buffer leaves behind while it doubles are of no use to others.
-//! - An MGET counts with the buffers of its parts from its beginning on. Buffers that finished ones leave for the next have a bound of
-//!   their own.
+//! All bytes that are neither unread nor left behind are moving. If they exceed half of the limit, the worker reads
+//! from no client until they have shrunk to a quarter. Requests wait in the clients' sockets meanwhile. (Unread
+//! requests do not count, since they could not shrink while they are not read.)
+//!
+//! Some clients may wait for memory while others neither take their replies nor finish their requests. Of the latter,
+//! the client that holds the most is then closed. Above the limit, the client that holds the most is closed in any
+//! case, as by Redis's `maxmemory-clients`.
+//!
+//! `--memory-max` limits the memory of the process for requests and replies; each worker has its share. docs/memory.md
+//! lists the limits. These rules keep the accounts right:
+//!
+//! - Buffers grow in powers of two, so that no memory of the allocator lies idle between sizes. A client without
+//!   pending
+//!   requests owns no buffer.
+//! - Requests for a node are queued in pieces. The old memory of a buffer that doubles would be of no use to others.
+//! - An MGET counts with the buffers of all its parts from its beginning. Buffers that finished MGETs leave for later
+//!   ones
+//!   have a limit of their own.
 //! - A read brings no more than can be kept if each client sends as much.
-//! - What a client leaves behind counts by a `Charge`, which ends with its owner. It does not stop the reading of clients, since it
-//!   would not become less by that.
-//! - Scripts, libraries and users are there once for all workers, and come off the bound first.
+//! - Data that a client leaves behind counts by a `Charge`, which ends with its owner. It does not stop reading, since
+//!   it
+//!   would not shrink by that.
+//! - Scripts, libraries and users exist once for all workers, and are taken off the limit first.
 
 use crate::context::Context;
 use crate::event::CloseReason;
@@ -28,14 +38,14 @@ use crate::features::Session;
 use crate::peers::{Peer, Peers};
 use crate::proxy::Proxy;
 
-/// A client for which less is held is not closed to make room: it is not the cause.
+/// A client that holds less is not closed to make room, since it is not the cause.
 const EVICTED_BYTES_MIN: usize = 64 * 1024;
 
-/// Smaller reads would be more calls than it spares memory.
+/// Smaller reads would cost more system calls than they save memory.
 const READ_BYTES_MIN: usize = 4 << 10;
 
 impl Proxy {
-    /// The driver holds so many bytes of connections (TLS).
+    /// Sets the bytes that the driver holds for connections with TLS.
     pub fn handle_held_below(&mut self, bytes: usize) {
         if self.core.cx.engine.memory.below_bytes() != bytes {
             self.core.cx.engine.memory.recount_below(bytes);
@@ -43,7 +53,7 @@ impl Proxy {
         }
     }
 
-    /// Lets clients go on when there is room again, and makes room if there is none at all.
+    /// Resumes clients when memory is free, and makes room if there is none.
     pub(crate) fn watch_memory(&mut self) {
         let max = self.core.cx.engine.limits.memory_bytes_max;
         while self.core.cx.engine.memory.held_bytes() > max && self.evict_largest(|_| true) {}
@@ -61,7 +71,7 @@ impl Proxy {
         }
     }
 
-    /// Once a second: nobody waits for ever for a client that does not move.
+    /// Closes a client that does not move, so that no other client waits for ever. To be called once a second.
     pub(crate) fn relieve_memory(&mut self) {
         let (now, patience) = (self.core.cx.engine.now, self.core.cx.engine.limits.memory_patience);
         if self.core.cx.engine.memory.is_full() {
@@ -69,7 +79,8 @@ impl Proxy {
         }
     }
 
-    /// Subscribers that take nothing do not stop all others: before reading stops, those for whom the most is held go.
+    /// Closes the subscribers that hold the most before reading has to stop: slow subscribers must not stop all
+    /// clients.
     pub(crate) fn relieve_of_subscribers(&mut self) {
         let half = self.core.cx.engine.limits.memory_bytes_max / 2;
         let is_stuck =
@@ -77,8 +88,7 @@ impl Proxy {
         while self.core.cx.engine.memory.all_moving_bytes() > half && self.evict_largest(is_stuck) {}
     }
 
-    /// Closes the client for which the most is held among those of whom `may` is true. False if there is none that is
-    /// worth it.
+    /// Closes the client that holds the most among those that `may` accepts. Returns false if none holds enough.
     #[cold]
     fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {
         let clients = (0..self.peers.places()).filter_map(|index| {
@@ -107,13 +117,13 @@ impl Proxy {
     }
 }
 
-/// How many bytes an event may bring at most: as much as may be kept of each client, if all have sent much at once.
+/// The bytes that one event may bring: as much as can be kept of each client, if all send much at once.
 pub(crate) fn read_bytes_max(cx: &Context) -> usize {
     let share = cx.engine.limits.memory_bytes_max / 6 / (cx.stats.counters.clients as usize).max(1);
     share.max(READ_BYTES_MIN)
 }
 
-/// Reads from nobody: what comes now would only be held.
+/// Stops reading from all clients, since their bytes would only be held.
 #[cold]
 fn hold_all_up(cx: &mut Context, peers: &mut Peers) {
     for index in 0..peers.places() {

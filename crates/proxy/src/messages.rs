@@ -1,5 +1,5 @@
-//! What comes over links for messages: messages for those who are subscribed, and changes of keys for clients that track or that
-//! wait for elements.
+//! Input of links for messages: messages for subscribers, and changes of keys for clients that track keys or wait for
+//! elements.
 
 use crate::features::{Owner, TaskKind};
 use crate::link::LinkIx;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use topology::ShardId;
 
 impl Proxy {
-    /// Reads what comes over a connection for messages.
+    /// Reads the input of a link for messages.
     pub(crate) fn handle_subscription_bytes(&mut self, ix: LinkIx, bytes: &[u8]) {
         let link = &mut self.core.cx.engine.links[ix];
         match link.take_input(bytes) {
@@ -31,8 +31,7 @@ impl Proxy {
         self.check_reply_size(ix);
     }
 
-    /// Hands every complete message and answer on. Returns how many bytes they were; an error if the connection was
-    /// given up.
+    /// Delivers every complete message and reply. Returns their length in bytes. An error if the link was closed.
     fn read_messages(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         let mut at = 0;
         loop {
@@ -53,7 +52,7 @@ impl Proxy {
         }
     }
 
-    /// A message, or the answer to what was asked first.
+    /// Delivers a message, or the reply to the first request in flight.
     fn handle_said(&mut self, ix: LinkIx, reply: &[u8]) -> Result<(), Fault> {
         if let Some((kind, name)) = message_of(reply) {
             if let Some(id) =
@@ -85,7 +84,8 @@ impl Proxy {
         let shard = link.shard;
         link.pop();
         match ticket.owner {
-            // If nobody is left, or the topic has moved since, the node was told so behind what it answers now.
+            // If no subscriber is left, or the topic has moved since, an unsubscription is in flight behind this
+            // request.
             Owner::Task(TaskKind::Subscribe) if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
             Owner::Task(TaskKind::Subscribe) if is_error(reply) => {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
@@ -132,7 +132,7 @@ impl Proxy {
         Ok(())
     }
 
-    /// The connection for messages of `shard` is there: asks for all that it is for.
+    /// Sends all subscriptions of the new link for messages of `shard`.
     pub(crate) fn handle_source(&mut self, shard: ShardId, ix: LinkIx) {
         let core = &mut self.core;
         match core.invalidations.is_source(shard, ix) {
@@ -141,7 +141,7 @@ impl Proxy {
         }
     }
 
-    /// The connection for messages of `shard` is gone.
+    /// Handles the loss of the link for messages of `shard`.
     pub(crate) fn handle_source_lost(&mut self, shard: ShardId, ix: LinkIx, reason: &str) {
         match self.core.invalidations.is_source(shard, ix) {
             true => self.handle_source_of_changes_lost(shard, reason),
@@ -155,7 +155,7 @@ impl Proxy {
         }
     }
 
-    /// Topics and changes of keys come from where they are by the newest topology; what waited only for shards that have gone ends.
+    /// Moves topics and changes of keys to their shards in the newest topology. Waits for shards that have gone end.
     pub(crate) fn follow_topology(&mut self) {
         self.core.subscriptions.follow_topics(&mut self.core.cx);
         let topology = Arc::clone(&self.core.cx.engine.topology);
@@ -172,7 +172,8 @@ impl Proxy {
         self.core.invalidations.hear_of_changes(&mut self.core.cx, shards);
     }
 
-    /// The connection over which changes of `shard` come is gone: for clients that track, and for those that wait for keys.
+    /// Handles the loss of the link for changes of `shard`, for clients that track keys and for clients that wait for
+    /// keys.
     fn handle_source_of_changes_lost(&mut self, shard: ShardId, reason: &str) {
         if !self.core.invalidations.handle_changes_lost(&mut self.core.cx, &mut self.peers, shard, reason) {
             self.core.emulations.end_waits_for(&mut self.core.cx, &mut self.peers, shard, reason);

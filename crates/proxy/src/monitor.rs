@@ -5,8 +5,8 @@
 //!                                     └─► mail ─► other workers' monitors
 //! ```
 //!
-//! While nobody monitors, a request pays one look at [`Monitor::is_on`]. What others did is known to a worker from the
-//! event after. Lines of one worker keep their order; those of several come as they arrive, with their times.
+//! While no client monitors, a request costs one look at [`Monitor::is_on`]. Requests of other workers appear one event
+//! later. Lines of one worker keep their order; lines of several workers appear as they arrive, with their times.
 
 pub(crate) mod monitors;
 
@@ -21,28 +21,28 @@ use resp::{Request, encode};
 use std::io::Write as _;
 use std::sync::Arc;
 
-/// What one worker knows of monitors.
+/// State of MONITOR on one worker.
 #[derive(Debug, Default)]
 pub(crate) struct Monitor {
-    /// Somebody wants to see requests.
+    /// Whether any client monitors.
     pub is_on: bool,
-    /// This worker's clients that do.
+    /// Clients of this worker that monitor.
     clients: Vec<ConnId>,
-    /// What they and others are to see of this event.
+    /// Lines of this event for monitors of all workers.
     lines: Vec<u8>,
 }
 
-/// Of an argument so many bytes are shown; the line of a large value must not be four times as large.
+/// Bytes of an argument that are shown. The line of a large value must not be four times as large.
 const SHOWN_BYTES_MAX: usize = 64 << 10;
 
 impl Monitor {
-    /// Whether there is something to be shown.
+    /// Whether lines wait to be shown.
     #[inline]
     pub(crate) fn has_lines(&self) -> bool {
         !self.lines.is_empty()
     }
 
-    /// MONITOR. A second one has no answer, as in Redis.
+    /// Carries out MONITOR. A second one gets no reply, as in Redis.
     pub(crate) fn begin_to_monitor(&mut self, cx: &mut Context, session: &mut Session, reply: &mut Vec<u8>) {
         let subscribed = session.features.subscribed.get_or_insert_default();
         if std::mem::replace(&mut subscribed.monitors, true) {
@@ -54,7 +54,7 @@ impl Monitor {
         encode::simple(reply, b"OK");
     }
 
-    /// The session monitors no more.
+    /// Ends the session's MONITOR.
     pub(crate) fn end_to_monitor(&mut self, cx: &mut Context, session: &mut Session) {
         if !session.features.monitors() {
             return;
@@ -67,7 +67,7 @@ impl Monitor {
         session.features.forget_if_silent();
     }
 
-    /// `request` was carried out: whoever monitors is shown it, unless it administers.
+    /// Shows `request`, which was carried out, to all monitors, unless it is administrative.
     #[cold]
     pub(crate) fn show_request(&mut self, cx: &mut Context, session: &Session, request: &Request<'_>) {
         let command = match command::resolve(request) {
@@ -83,7 +83,7 @@ impl Monitor {
         let database = cx.profiles.kind(session.profile).database;
         let lines = &mut self.lines;
         let (seconds, micros) = (now_us / 1_000_000, now_us % 1_000_000);
-        // Writing to a Vec cannot fail.
+        // Writing to a `Vec` cannot fail.
         let _ = write!(lines, "+{seconds}.{micros:06} [{database} {}]", session.origin.peer);
         for (at, arg) in request.args().enumerate() {
             lines.push(b' ');
@@ -97,14 +97,14 @@ impl Monitor {
 }
 
 impl SessionFeatures {
-    /// Whether it monitors.
+    /// Whether the client monitors.
     pub(crate) fn monitors(&self) -> bool {
         self.subscribed.as_ref().is_some_and(|subscribed| subscribed.monitors)
     }
 }
 
 impl Monitor {
-    /// Shows what was carried out to whoever monitors. To be called if there is something to be shown.
+    /// Sends the lines to all monitors. To be called if [`Monitor::has_lines`].
     #[cold]
     pub(crate) fn flush_monitors(&mut self, cx: &mut Context, peers: &mut Peers) {
         let lines: Arc<[u8]> = std::mem::take(&mut self.lines).into();
@@ -116,7 +116,7 @@ impl Monitor {
         self.show_lines(cx, peers, &lines);
     }
 
-    /// Shows lines, of this worker or another, to this worker's monitors.
+    /// Shows lines of any worker to this worker's monitors.
     pub(crate) fn show_lines(&mut self, cx: &mut Context, peers: &mut Peers, lines: &[u8]) {
         for conn in self.clients.clone() {
             let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
@@ -132,7 +132,7 @@ impl Monitor {
     }
 }
 
-/// Whether argument `at` must not be seen: names and passwords.
+/// Whether argument `at` must be hidden: names and passwords.
 fn is_secret(carry: Option<Carry>, request: &Request<'_>, at: usize) -> bool {
     match carry {
         Some(Carry::Here(Local::Auth)) => at > 0,
@@ -144,7 +144,7 @@ fn is_secret(carry: Option<Carry>, request: &Request<'_>, at: usize) -> bool {
     }
 }
 
-/// `arg` as Redis shows it: in quotes, with what does not print escaped.
+/// Appends `arg` as Redis shows it: in quotes, with unprintable bytes escaped.
 fn write_quoted(out: &mut Vec<u8>, arg: &[u8]) {
     out.push(b'"');
     for &byte in &arg[..arg.len().min(SHOWN_BYTES_MAX)] {
@@ -157,13 +157,13 @@ fn write_quoted(out: &mut Vec<u8>, arg: &[u8]) {
             0x08 => out.extend_from_slice(b"\\b"),
             b' '..=b'~' => out.push(byte),
             _ => {
-                // As above.
+                // Cannot fail either.
                 let _ = write!(out, "\\x{byte:02x}");
             }
         }
     }
     if arg.len() > SHOWN_BYTES_MAX {
-        // In the words of Redis's SLOWLOG.
+        // The words of Redis's SLOWLOG.
         let _ = write!(out, "... ({} more bytes)", arg.len() - SHOWN_BYTES_MAX);
     }
     out.push(b'"');

@@ -1,4 +1,4 @@
-//! What came of a request or of a connection, and what a feature has the proxy do about others.
+//! Outcomes of requests and links, and the effects that features have on others.
 
 use crate::ConnId;
 use crate::errors::Lost;
@@ -9,53 +9,54 @@ use std::collections::BTreeSet;
 use stdx::Id;
 use topology::ShardId;
 
-/// What came of a request: the reply's bytes, or why there are none.
+/// The outcome of a request: the reply's bytes, or the loss.
 pub(crate) enum Outcome<'a> {
     Reply(&'a [u8]),
     Lost(Lost),
 }
 
-/// Why a connection to a node is given up.
+/// Why a link is closed.
 #[derive(Debug)]
 pub(crate) enum Fault {
-    /// It ended, or never began.
+    /// The connection ended, or could not be opened.
     Gone(String),
-    /// Its node is none that can be meant.
+    /// The node cannot be the one that the topology means.
     Refused(String),
-    /// It said what is no reply, or what nobody asked for.
+    /// The node sent bytes that are no reply, or that nobody asked for.
     Garbled(String),
 }
 
-/// Nobody subscribes to anything on a connection that replies come on. What looks like a push there may be meant as a
-/// reply, so it cannot be left out either.
+/// The fault of a link for replies on which a push comes. No subscription uses such a link. The push may be meant as a
+/// reply, so it cannot be skipped either.
 #[cold]
 pub(crate) fn unasked_push() -> Fault {
     Fault::Garbled("unexpected push".to_owned())
 }
 
-/// What a feature cannot do itself, since it concerns other features too: the proxy does it as soon as the feature is done.
+/// An action of the proxy for a feature that concerns other features too. The proxy takes it as soon as the feature is
+/// done.
 #[derive(Debug)]
 pub(crate) enum Effect {
-    /// The client is closed.
+    /// Close the client.
     Close(ConnId),
-    /// The link is given up.
+    /// Close the link.
     Fail(LinkIx, Fault),
-    /// The owner of the ticket gets the loss.
+    /// Deliver the loss to the owner of the ticket.
     Lose(Ticket, Lost),
-    /// The client gets the reply of its task.
+    /// Deliver the reply of a task to its client.
     End(TaskEnd),
-    /// The nodes of these shards are to tell of changes, since an emulation waits for keys there.
+    /// Have the nodes of these shards report changes, since an emulation waits for keys there.
     HearOfChanges(Id, BTreeSet<ShardId>),
-    /// Subscribers that do not read hold much.
+    /// Close subscribers that do not read and hold much.
     RelieveOfSubscribers,
 }
 
-/// A task that has its reply: nothing that its client sent behind it was carried out meanwhile.
+/// The end of a task. No request behind it was carried out meanwhile.
 #[derive(Debug)]
 pub(crate) struct TaskEnd {
     pub conn: ConnId,
     pub place: u32,
-    /// What was asked, and when, for the statistics.
+    /// The command and the instant of the request, for the statistics.
     pub command: Number,
     pub asked_us: u32,
     pub reply: Vec<u8>,
@@ -64,8 +65,8 @@ pub(crate) struct TaskEnd {
 /// Whether a request was carried out or has to be read again later.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// It was answered, queued or refused.
+    /// The request was answered, queued or refused.
     Done,
-    /// It needs a command that is being learnt, or has to go by itself.
+    /// The request must run alone, or its command is not known yet.
     Later,
 }

@@ -1,11 +1,11 @@
-//! CLIENT PAUSE: requests of all clients, or those that may write, are not carried out for a while.
+//! CLIENT PAUSE: for a while, no requests are carried out, or none that may write.
 //!
 //! ```text
 //!   request ─► held back ── the time is up, CLIENT UNPAUSE ──► read again
 //!                  └── its client leaves ──► never carried out
 //! ```
 //!
-//! As in Redis, what is held back is known as a command that makes sense; with ALL it may be CLIENT UNPAUSE itself.
+//! As in Redis, a request is checked before it is held back. With ALL, CLIENT UNPAUSE itself may be held back.
 
 pub(crate) mod order;
 
@@ -23,14 +23,14 @@ use command::{Carry, Command, Local, Transaction as Act};
 use resp::Request;
 use stdx::Instant;
 
-/// What is held back on this worker.
+/// Requests that are held back on this worker.
 #[derive(Debug)]
 pub(crate) struct Pause {
-    /// Until then; [`Instant::NEVER`] if nothing is.
+    /// The end of the pause; [`Instant::NEVER`] without a pause.
     pub until: Instant,
-    /// Whether that concerns what only reads, too.
+    /// Whether the pause includes reads.
     all: bool,
-    /// Whose requests are.
+    /// Clients with a request that is held back.
     held_back: Vec<ConnId>,
 }
 
@@ -41,13 +41,13 @@ impl Default for Pause {
 }
 
 impl Pause {
-    /// Whether anything may be held back.
+    /// Whether there is a pause.
     #[inline]
     pub(crate) fn is_on(&self) -> bool {
         self.until != Instant::NEVER
     }
 
-    /// Whether `command` is.
+    /// Whether the pause includes `command`.
     fn concerns(&self, command: &Command, session: &Session) -> bool {
         let executes = command.carry == Carry::Transaction(Act::Execute);
         let kept_writes = session.features.transaction.as_deref().is_some_and(Transaction::may_write);
@@ -55,7 +55,7 @@ impl Pause {
         self.is_on() && !leaves && (self.all || command.may_write() || executes && kept_writes)
     }
 
-    /// Holds the request back, if clients are paused. `None` if they are not, as far as it is concerned.
+    /// Holds the request back if the pause includes it, else returns `None`.
     pub(crate) fn hold_back(
         &mut self,
         cx: &mut Context,
@@ -90,19 +90,19 @@ pub(crate) fn unpause_clients(cx: &mut Context, session: &mut Session) {
     order_all(cx, session, Question::Pause(None));
 }
 
-/// All workers do it, and what the client has sent behind comes after it.
+/// Sends the question to all workers. Later requests of the client come after it.
 fn order_all(cx: &mut Context, session: &mut Session, question: Question) {
     inquiry::ask_workers(cx, session, question, Gathered::Done);
     session.turn();
 }
 
-/// A client goes: its request is not carried out.
+/// Drops the held-back request of a client that leaves.
 pub(crate) fn forget_held_back(cx: &mut Context, session: &mut Session) {
     cx.stats.counters.clients_blocked -= u64::from(session.hold.remove(Reason::Pause));
 }
 
 impl Pause {
-    /// Begins a pause, or makes it longer or wider; without an order it ends.
+    /// Begins, extends or widens a pause; without an order, ends it.
     pub(crate) fn pause(&mut self, cx: &mut Context, peers: &mut Peers, order: Option<Order>) {
         match order {
             None => self.until = cx.engine.now,
@@ -117,7 +117,7 @@ impl Pause {
         self.end_pause_in_time(cx, peers);
     }
 
-    /// Ends the pause, if its time is up.
+    /// Ends the pause when its time is up.
     pub(crate) fn end_pause_in_time(&mut self, cx: &mut Context, peers: &mut Peers) {
         if self.until > cx.engine.now {
             return;

@@ -1,4 +1,4 @@
-//! The connections of a worker, by their names: who is at the other end of each.
+//! The connections of a worker by name, with the peer at the other end of each.
 
 use crate::features::Session;
 use crate::link::LinkIx;
@@ -7,7 +7,7 @@ use stdx::Slab;
 /// All connections.
 pub(crate) type Peers = Slab<Peer>;
 
-/// Who is at the other end of a connection.
+/// The peer at the other end of a connection.
 #[derive(Debug)]
 #[expect(
     clippy::large_enum_variant,
@@ -20,7 +20,7 @@ pub(crate) enum Peer {
     Link(LinkIx),
 }
 
-/// All clients, in the order of their places.
+/// All clients, in the order of their indexes.
 pub(crate) fn sessions(peers: &Peers) -> impl Iterator<Item = &Session> {
     peers.iter().filter_map(|(_, peer)| match peer {
         Peer::Client(session) => Some(session),

@@ -1,4 +1,4 @@
-//! Questions to all workers: answered for this one, and put together for the client.
+//! Questions to all workers: this worker's answers, and the combined answer for the client.
 
 use crate::ConnId;
 use crate::core::Core;
@@ -21,7 +21,7 @@ use stdx::{Id, Instant};
 use topology::ShardId;
 
 impl Proxy {
-    /// Another worker's core said something.
+    /// Takes a message of another worker's core.
     pub fn handle_mail(&mut self, mail: Mail, now: Instant) {
         self.core.begin(now);
         match mail.content {
@@ -42,7 +42,7 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Asks the other workers what is to be asked first, and answers for this one.
+    /// Sends the first question to the other workers, and answers it for this one.
     #[cold]
     pub(crate) fn put_question(&mut self) {
         let Some((inquiry, question)) = self.core.cx.inquiries.questions.pop_front() else { return };
@@ -53,8 +53,8 @@ impl Proxy {
         self.put(inquiry, question);
     }
 
-    /// Asks all workers for the lines of their clients, on behalf of the client that has waited longest for them. The lines
-    /// may be many: a worker has one such question on the way, and asks one in a turn.
+    /// Asks all workers for the lines of their clients, for the client that has waited longest for them. The lines may
+    /// be many, so a worker has one such question in progress, and begins at most one per turn.
     pub(crate) fn put_listing(&mut self) {
         while self.core.cx.engine.has_memory()
             && has_listing_to_put(&self.core.cx)
@@ -62,7 +62,7 @@ impl Proxy {
         {
             let Some((inquiry, question)) = self.core.cx.inquiries.listings.pop_front() else { return };
             if self.core.cx.inquiries.pending.get(inquiry).is_none() {
-                // Its client has gone.
+                // The client has gone.
                 continue;
             }
             let deadline = self.core.cx.engine.now + self.core.cx.engine.limits.request_timeout;
@@ -81,7 +81,7 @@ impl Proxy {
         self.answer_question(from, inquiry, &question);
     }
 
-    /// Answers what the worker `from` asks, now or when it is known.
+    /// Answers the question of worker `from`, now or when the answer is known.
     pub(crate) fn answer_question(&mut self, from: usize, inquiry: Id, question: &Question) {
         let findings = self.find_out(question);
         let link = match findings {
@@ -100,8 +100,8 @@ impl Proxy {
         }
     }
 
-    /// Tells those who seek the client that waits on the connection `ix` all of it, if it is known by now, or if the
-    /// connection is gone.
+    /// Answers inquiries about the client that waits on link `ix`, if the answer is known by now, or if the link is
+    /// gone.
     pub(crate) fn answer_seekers(&mut self, ix: LinkIx) {
         let link = &mut self.core.cx.engine.links[ix];
         if link.features.name == NodeName::Asked {
@@ -125,7 +125,7 @@ impl Proxy {
         }
     }
 
-    /// Answers for this worker.
+    /// The answer of this worker.
     pub(crate) fn find_out(&mut self, question: &Question) -> Findings {
         match question {
             Question::Find { client } => {
@@ -182,7 +182,7 @@ impl Proxy {
     }
 
     pub(crate) fn absorb_findings(&mut self, id: Id, findings: Findings) {
-        // The client may have gone, or its time have been up.
+        // The client may have gone, or the inquiry may have timed out.
         let Some(inquiry) = self.core.cx.inquiries.pending.get_mut(id) else { return };
         inquiry.gathered.absorb(findings);
         if inquiry.is_last_answer() {
@@ -190,7 +190,7 @@ impl Proxy {
         }
     }
 
-    /// What came of the question to one shard.
+    /// Takes the outcome of a question to one shard.
     pub(crate) fn absorb_report(&mut self, id: Id, shard: ShardId, outcome: &Outcome<'_>) {
         let Some(inquiry) = self.core.cx.inquiries.pending.get_mut(id) else { return };
         if let Gathered::Survey(survey) = &mut inquiry.gathered {
@@ -201,7 +201,7 @@ impl Proxy {
         }
     }
 
-    /// Ends the inquiries whose time is up.
+    /// Ends the inquiries that have timed out.
     pub(crate) fn conclude_late(&mut self) {
         while let Some(&(deadline, id)) = self.core.cx.inquiries.deadlines.first() {
             if deadline > self.core.cx.engine.now {
@@ -211,7 +211,7 @@ impl Proxy {
         }
     }
 
-    /// Answers the client with what is known.
+    /// Answers the client with the answers so far.
     pub(crate) fn conclude(&mut self, id: Id) {
         let Some(inquiry) = self.core.cx.inquiries.remove(id) else { return };
         if let Gathered::Unblocked { waits: Some((node, name)), by_error } = inquiry.gathered
@@ -252,7 +252,7 @@ impl Proxy {
     }
 }
 
-/// The connection or the plan that this client waits for. With `user`, only a client of that user counts.
+/// The link or the plan that this client waits for. With `user`, only a client of that user counts.
 fn where_waits(peers: &Peers, client: u64, user: Option<&[u8]>) -> (Option<LinkIx>, Option<Id>) {
     let is_sought = |session: &&Session| session.origin.client == client && session.features.is_of(user);
     let sought = sessions(peers).find(is_sought);
@@ -260,7 +260,7 @@ fn where_waits(peers: &Peers, client: u64, user: Option<&[u8]>) -> (Option<LinkI
 }
 
 impl Gathered {
-    /// Adds the findings of one worker.
+    /// Adds the answer of one worker.
     fn absorb(&mut self, findings: Findings) {
         match (&mut *self, findings) {
             (Gathered::Lines { lines, charge, .. }, Findings::Lines(found)) => {
@@ -283,7 +283,7 @@ impl Gathered {
             | Gathered::Done
             | Gathered::Users { deleted: None } => encode::simple(out, b"OK"),
             Gathered::Users { deleted: Some(deleted) } => encode::integer(out, deleted as i64),
-            // Its client has gone.
+            // The client has gone.
             Gathered::Redirect { .. } => {}
             Gathered::ControlJob(Task::LoadUsers) => errors::write(out, errors::USERS_LATE_LOADED),
             Gathered::ControlJob(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),

@@ -15,14 +15,7 @@ use super::source::Source;
 // One entry a line, so that two authors who remove different entries do not conflict.
 #[rustfmt::skip]
 const TO_REWRITE: &[&str] = &[
-    "crates/proxy/src/memory",
-    "crates/proxy/src/messages",
-    "crates/proxy/src/monitor",
-    "crates/proxy/src/outcome",
-    "crates/proxy/src/pause",
-    "crates/proxy/src/peers",
     "crates/proxy/src/pubsub",
-    "crates/proxy/src/questions",
 ];
 
 const WORDS_MAX: usize = 25;

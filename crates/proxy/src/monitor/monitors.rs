@@ -1,8 +1,8 @@
-//! Which workers have clients that monitor.
+//! The workers with clients that monitor.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// How many clients monitor: of all workers, and of each.
+/// Number of clients that monitor, in total and by worker.
 #[derive(Debug, Default)]
 pub(crate) struct Monitors {
     pub total: AtomicUsize,
@@ -17,13 +17,13 @@ impl Monitors {
         }
     }
 
-    /// Whether there is any.
+    /// Whether any client monitors.
     #[inline]
     pub(crate) fn any(&self) -> bool {
         self.total.load(Ordering::Relaxed) > 0
     }
 
-    /// The workers that have some.
+    /// The workers with clients that monitor.
     pub(crate) fn workers(&self) -> impl Iterator<Item = usize> {
         let counts = self.of_workers.iter().enumerate();
         counts.filter(|(_, count)| count.load(Ordering::Relaxed) > 0).map(|(worker, _)| worker)

@@ -1,11 +1,11 @@
-//! What CLIENT PAUSE orders.
+//! The order of a CLIENT PAUSE.
 
 use crate::errors;
 use resp::Request;
 use resp::integer::parse_i64;
 use std::time::Duration;
 
-/// What CLIENT PAUSE asks for.
+/// The order of a CLIENT PAUSE.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Order {
     pub time: Duration,
@@ -13,7 +13,7 @@ pub(crate) struct Order {
 }
 
 impl Order {
-    /// `CLIENT PAUSE milliseconds [WRITE|ALL]`; else an error is written.
+    /// Parses `CLIENT PAUSE milliseconds [WRITE|ALL]`. If it is wrong, writes an error.
     pub(crate) fn parse(request: &Request<'_>, reply: &mut Vec<u8>) -> Option<Order> {
         let all = match request.get(3).map(<[u8]>::to_ascii_lowercase).as_deref() {
             _ if request.len() > 4 => {
