@@ -1,24 +1,26 @@
 //! Publish and subscribe over shards.
 //!
 //! ```text
-//!   SUBSCRIBE ─► topic ─► is it there already? ─ yes ─► told at once
-//!                              └ no ─► its nodes are asked ─► confirmed ─► all who wait are told
+//!   SUBSCRIBE ─► topic ─► does it exist already? ─ yes ─► confirmed at once
+//!                              └ no ─► its nodes are asked ─► confirmed ─► all clients that wait get confirmations
 //!   node ─► message ─► topic ─► each of its clients' outputs
 //! ```
 //!
-//! A channel belongs to a shard by its hash, as a key, so each message comes from one node. Patterns are subscribed to
-//! on all nodes, and so are the channels of keyspace notifications, which each node publishes for its own keys. For all
-//! its clients a worker has one connection of this kind to a node, and with users of the nodes (`passing.rs`) one for all
-//! clients of a user: it is made when it is needed first, made again when it is lost, and closed when it has been of no use
-//! for some seconds. What its nodes say is RESP2, whatever the clients speak: the frame of a message differs by its first
+//! A channel belongs to a shard by its hash, like a key, so each message comes from one node. Patterns are subscribed
+//! to on all nodes. So are the channels of keyspace notifications, which each node publishes for its own keys.
+//!
+//! A worker has one link for messages to a node for all its clients. With users of the nodes (`passing.rs`), it has one
+//! for all clients of a user. The link is made when it is needed and made again when it is lost. It is closed after
+//! some seconds without use. It uses RESP2, whatever the clients speak: the frame of a message differs by its first
 //! byte only.
 //!
-//! A client is told that it is subscribed when the nodes have confirmed that, and that it is not any more when they
-//! know: so what it does next on another connection finds it true. A node that cannot be had is an error in that place,
-//! which Redis does not know.
+//! A client gets the confirmation of a subscription once the nodes have confirmed it. It gets the confirmation of an
+//! unsubscription once the nodes know of it. So the client's next request on another connection finds the change in
+//! effect. If a node is unavailable, an error takes the place of the confirmation, which does not happen with Redis.
 //!
-//! A node closes connections that are subscribed to what their user may not have any more. What was subscribed to is asked
-//! for again then, and who is denied it is closed as well ([`Subscriptions::evict`]): so each client fares as with one Redis.
+//! A node closes connections with subscriptions that their user may not have any more. The worker then subscribes again
+//! and closes the clients whose subscriptions are refused ([`Subscriptions::evict`]). So each client fares as with one
+//! Redis.
 
 pub(crate) mod audience;
 pub(crate) mod homes;
@@ -47,32 +49,32 @@ use std::sync::Arc;
 use stdx::{Id, Instant, Slab};
 use topology::{ShardId, Topology};
 
-/// All that a worker knows of its clients' subscriptions.
+/// The subscriptions of a worker's clients.
 #[derive(Debug)]
 pub(crate) struct Subscriptions {
     pub topics: Topics,
-    /// The connections over which messages come.
+    /// The links for messages.
     sources: BTreeMap<Origin, Source>,
-    /// Topics that nobody is subscribed to any more, until the nodes know.
+    /// Topics without subscribers, until the nodes know of it.
     leaving: Slab<Leaving>,
-    /// Topics that have had a setback, and some that had.
+    /// Topics with a setback, and some that had one.
     pub set_back: BTreeSet<Id>,
-    /// Reused by each message.
+    /// Reused for each message.
     listeners: Vec<ConnId>,
 }
 
-/// A connection over which messages come.
+/// A link for messages.
 #[derive(Debug)]
 struct Source {
     /// Its link.
     link: LinkIx,
-    /// The log was told that messages may be missing.
+    /// Whether the log has reported that messages may be missing.
     has_gap: bool,
-    /// The shard channel that the node said last, before anything else was answered, to have ended the subscription to.
+    /// The shard channel whose subscription the node ended by its last reply.
     ended: Option<Arc<[u8]>>,
 }
 
-/// Nodes are told that a topic is of no interest any more.
+/// A topic whose unsubscription is in flight to nodes.
 #[derive(Debug)]
 pub(crate) struct Leaving {
     profile: ProfileId,
@@ -80,20 +82,20 @@ pub(crate) struct Leaving {
     name: Arc<[u8]>,
     /// Shards whose node counts our connection as a subscriber.
     counted: Vec<ShardId>,
-    /// Nodes that have not answered.
+    /// Number of nodes that have not answered.
     left: usize,
-    /// Who is to be told then: a place in a client's order, and the text.
+    /// The client that waits for the confirmation: its connection, its place, and the text.
     client: Option<(ConnId, u32, Vec<u8>)>,
 }
 
 impl Leaving {
-    /// Nobody waits for it to leave, and no node that counts us.
+    /// An unsubscription for which no client waits, at nodes that do not count our connection.
     pub(crate) fn of(profile: ProfileId, kind: Kind, name: &Arc<[u8]>, left: usize) -> Leaving {
         Leaving { profile, kind, name: Arc::clone(name), counted: Vec::new(), left, client: None }
     }
 }
 
-/// Channels to which nodes publish what happens to their own keys.
+/// Channels to which nodes publish events of their own keys.
 const NOTIFICATIONS: [&[u8]; 2] = [b"__keyspace@", b"__keyevent@"];
 
 impl Subscriptions {
@@ -107,33 +109,33 @@ impl Subscriptions {
         }
     }
 
-    /// Places in clients' orders that wait to be told of a subscription.
+    /// Places in clients' orders that wait for a confirmation.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
         let left = self.leaving.iter().filter_map(|(_, leaving)| leaving.client.as_ref());
         self.topics.awaited().chain(left.map(|(conn, place, _)| (*conn, *place)))
     }
 
-    /// Nodes are told of a topic that nobody is subscribed to there any more.
+    /// Adds an unsubscription.
     pub(crate) fn begin_to_leave(&mut self, leaving: Leaving) -> Id {
         self.leaving.insert(leaving)
     }
 
-    /// There may be shards more, or less.
+    /// Adapts to the number of shards.
     pub(crate) fn fit(&mut self, topology: &Topology) {
         self.topics.fit(topology);
     }
 
-    /// The connections over which messages of `shard` come.
+    /// The links for messages of `shard`.
     pub(crate) fn links(&self, shard: ShardId) -> impl Iterator<Item = LinkIx> {
         self.sources.range(Origin::all_of(shard)).map(|(_, source)| source.link)
     }
 
-    /// Whether there is a connection over which messages come from `origin`.
+    /// Whether there is a link for messages from `origin`.
     pub(crate) fn has_source(&self, origin: Origin) -> bool {
         self.sources.contains_key(&origin)
     }
 
-    /// SUBSCRIBE and its kin: each name is answered by itself.
+    /// SUBSCRIBE, PSUBSCRIBE and SSUBSCRIBE: each name gets a reply of its own.
     pub(crate) fn subscribe(
         &mut self,
         cx: &mut Context,
@@ -172,7 +174,7 @@ impl Subscriptions {
         unasked.into_iter().for_each(|shard| self.ask_for(cx, id, shard));
     }
 
-    /// The topic, if the session may be subscribed to it now; else what it is told.
+    /// The topic, if the session may subscribe to it now. The error is for the client.
     fn topic_for(
         &mut self,
         cx: &mut Context,
@@ -203,7 +205,7 @@ impl Subscriptions {
         Ok(known.unwrap_or_else(|| self.topics.insert(profile, (kind, name), home, speaker)))
     }
 
-    /// Whether there may be a connection over which messages come from `origin`.
+    /// Whether there may be a link for messages from `origin`.
     fn admit_source(&self, cx: &Context, origin: Origin) -> Result<(), Lost> {
         let is_full = self.sources.len() >= cx.limits.profile_nodes_max;
         match origin.profile {
@@ -216,7 +218,7 @@ impl Subscriptions {
         }
     }
 
-    /// Subscribes the session to a topic that it has not. Whether the nodes have confirmed before.
+    /// Subscribes the session to a further topic. Returns whether the nodes have confirmed the topic before.
     fn join(&mut self, cx: &mut Context, session: &mut Session, kind: Kind, id: Id) -> bool {
         cx.stats.counters.subscribers += u64::from(!session.features.has_topics());
         let is_there = self.topics.join(id, session.conn);
@@ -228,7 +230,7 @@ impl Subscriptions {
         is_there
     }
 
-    /// UNSUBSCRIBE and its kin, of those that are named or of all.
+    /// UNSUBSCRIBE, PUNSUBSCRIBE and SUNSUBSCRIBE, with names or for all topics.
     pub(crate) fn unsubscribe(
         &mut self,
         cx: &mut Context,
@@ -254,14 +256,15 @@ impl Subscriptions {
         session.speak_up();
     }
 
-    /// The session is subscribed to nothing any more, and not told so: it is reset or gone.
+    /// Ends all subscriptions of a session that is reset or gone, without confirmations.
     pub(crate) fn unsubscribe_from_all(&mut self, cx: &mut Context, session: &mut Session) {
         for kind in Kind::ALL {
             session.features.topics(kind).into_iter().for_each(|id| self.leave(cx, session, kind, id, false));
         }
     }
 
-    /// Ends a subscription. What was still to be confirmed is; with `is_told`, the client is told once the nodes know.
+    /// Ends a subscription and confirms it if it was not confirmed yet. With `is_told`, the client gets a confirmation
+    /// of the end once the nodes know of it.
     fn leave(&mut self, cx: &mut Context, session: &mut Session, kind: Kind, id: Id, is_told: bool) {
         let Some(topic) = self.topics.get(id) else { return };
         let (ear, name) = (ear(cx, topic.profile), Arc::clone(&topic.name));
@@ -288,7 +291,7 @@ impl Subscriptions {
             Some((session.conn, session.replies.reserve(Owed::Task(TaskId::Subscription)), text));
     }
 
-    /// Tells the nodes that nobody is left. What waits for their answers; nothing if none has to be told.
+    /// Unsubscribes from a topic without subscribers. Returns the unsubscription, or nothing if no node was asked.
     fn desert(&mut self, cx: &mut Context, deserted: Deserted) -> Option<Id> {
         let Deserted { profile, kind, name, asked } = deserted;
         if asked.is_empty() {
@@ -304,7 +307,7 @@ impl Subscriptions {
         Some(id)
     }
 
-    /// Tells the node at `origin` that a topic is of no interest any more.
+    /// Sends an unsubscription to the node at `origin`.
     pub(crate) fn say_unsubscribed(
         &mut self,
         cx: &mut Context,
@@ -316,7 +319,7 @@ impl Subscriptions {
         self.say(cx, origin, kind.unsubscribe(), name, (id, 0), Owner::Task(TaskKind::Unsubscribe));
     }
 
-    /// Asks the node of `shard` for the messages of a topic.
+    /// Subscribes to a topic at the node of `shard`.
     pub(crate) fn ask_for(&mut self, cx: &mut Context, id: Id, shard: ShardId) {
         let Some(topic) = self.topics.get_mut(id) else { return };
         let question = topic.ask(shard);
@@ -331,7 +334,7 @@ impl Subscriptions {
         );
     }
 
-    /// Queues a request with one name, which has one answer.
+    /// Queues a request with one name, which has one reply.
     fn say(
         &mut self,
         cx: &mut Context,
@@ -344,7 +347,7 @@ impl Subscriptions {
         let ix = self.source_of(cx, origin);
         let mut request = cx.engine.pool.take();
         encode::request(&mut request, &[word.as_bytes(), name]);
-        // A topic has no client: its number takes the place of one, and that of the question a place's.
+        // A topic has no connection: its id stands in place of one, and the number of the question in place of a place.
         cx.engine.enqueue_on(
             ix,
             &request,
@@ -353,7 +356,7 @@ impl Subscriptions {
         cx.engine.pool.give(request);
     }
 
-    /// The connection over which messages come from `origin`; one is made if there is none, and at once.
+    /// The link for messages from `origin`. If there is none, it is made at once.
     fn source_of(&mut self, cx: &mut Context, origin: Origin) -> LinkIx {
         let known = self.sources.get(&origin).map(|source| source.link);
         let link = source_on(cx, known, origin.profile, origin.shard);
@@ -361,7 +364,8 @@ impl Subscriptions {
         link
     }
 
-    /// The node of `shard` will not count our connection any more. Whom to tell what, if that was the last.
+    /// Notes that the node of `shard` no longer counts our connection. If it was the last node, returns the client that
+    /// waits.
     fn absorb_leaving(&mut self, cx: &mut Context, id: Id, shard: ShardId) -> Option<(ConnId, u32, Vec<u8>)> {
         let leaving = self.leaving.get_mut(id)?;
         if leaving.counted.contains(&shard) {
@@ -376,14 +380,14 @@ impl Subscriptions {
         self.leaving.remove(id)?.client
     }
 
-    /// Whether the session's user may listen to all that it is subscribed to: as Redis, we close it else.
+    /// Whether the session's user may have all its subscriptions. If not, the session is closed, as by Redis.
     pub(crate) fn may_stay_subscribed(&self, session: &Session) -> bool {
         let topics = Kind::ALL.into_iter().flat_map(|kind| session.features.topics(kind));
         let mut topics = topics.filter_map(|id| self.topics.get(id));
         topics.all(|topic| session.features.login.permits_channel(&topic.name, topic.kind == Kind::Pattern))
     }
 
-    /// The worker's connections for messages that are of no use any more.
+    /// The next link for messages that is no longer used.
     pub(crate) fn next_deserted(&mut self, cx: &mut Context) -> Option<LinkIx> {
         let (now, after) = (cx.engine.now, cx.engine.limits.pinned_idle);
         let Subscriptions { topics, sources, .. } = &self;
@@ -395,7 +399,7 @@ impl Subscriptions {
         self.sources.remove(&origin).map(|source| source.link)
     }
 
-    /// The node has answered `ticket`, by which it was told that a topic is of no interest any more.
+    /// Notes that the node has answered the unsubscription of `ticket`.
     pub(crate) fn note_ended(&mut self, cx: &mut Context, ix: LinkIx, ticket: &Ticket, reply: &[u8]) {
         let leaving = self.leaving.get(ticket.conn);
         let leaving = leaving.filter(|leaving| leaving.kind == Kind::ShardChannel && !is_error(reply));
@@ -404,7 +408,7 @@ impl Subscriptions {
         self.sources.get_mut(&origin).into_iter().for_each(|source| source.ended = ended.clone());
     }
 
-    /// Whether the answer to `ticket` may be about a topic of the slot `its`.
+    /// Whether the reply to `ticket` may be about a topic of the slot `its`.
     fn may_be_of(&self, cx: &Context, ticket: &Ticket, its: u32) -> bool {
         let name = match ticket.owner {
             Owner::Task(TaskKind::Subscribe) => self.topics.get(ticket.conn).map(|topic| &topic.name),
@@ -415,12 +419,12 @@ impl Subscriptions {
     }
 }
 
-/// What becomes of a request of a session to which more comes than replies, if it is not to be carried out now: it is
-/// told that it may not ask for `command`, or the request is read again.
+/// Checks a request of a session with other output than replies. If `command` is not permitted, the client gets an
+/// error. If it has to wait, the request is read again later.
 #[cold]
 pub(crate) fn detain_listener(cx: &mut Context, session: &mut Session, command: &Command) -> Option<Step> {
     match may_ask_for(session, command) {
-        // It may publish: the node may have that before it has the subscription, which goes over another connection.
+        // A PUBLISH would go over another link, and the node could get it before the subscription.
         true if awaits_confirmation(session) && !is_for_listeners(command) => {
             session.turn();
             return Some(cx.read_again());
@@ -434,7 +438,7 @@ pub(crate) fn detain_listener(cx: &mut Context, session: &mut Session, command: 
     Some(Step::Done)
 }
 
-/// By what a node counts clients that hear something over connections of `profile`.
+/// The identity by which a node counts the subscribers of `profile`.
 pub(crate) fn ear(cx: &Context, profile: ProfileId) -> Ear {
     (cx.settings.worker, profile)
 }
@@ -449,8 +453,8 @@ fn home_of(cx: &Context, kind: Kind, name: &[u8]) -> Option<ShardId> {
     (!is_everywhere).then(|| cx.engine.topology.shard_of(name))
 }
 
-/// A connection of `profile` to `shard` for what is not asked for: `ix`, which is tried at once if it is not there, or a
-/// new one.
+/// A link of `profile` to `shard` for messages. If `ix` exists but is not connected, it connects at once. Without `ix`,
+/// the link is new.
 pub(crate) fn source_on(cx: &mut Context, ix: Option<LinkIx>, profile: ProfileId, shard: ShardId) -> LinkIx {
     let Some(ix) = ix else {
         let greeting = cx.profiles.greeting(profile);
@@ -464,7 +468,7 @@ pub(crate) fn source_on(cx: &mut Context, ix: Option<LinkIx>, profile: ProfileId
     ix
 }
 
-/// Tells the session of a change of its subscriptions that is true now.
+/// Sends the session a confirmation of a change that is in effect now.
 fn tell(cx: &mut Context, session: &mut Session, word: &str, name: Option<&[u8]>, count: usize) {
     let mut text = cx.engine.pool.take();
     write_change(&mut text, session.resp3, word, name, count);
@@ -475,7 +479,7 @@ fn tell(cx: &mut Context, session: &mut Session, word: &str, name: Option<&[u8]>
     cx.engine.pool.give(text);
 }
 
-/// Tells the session that it is subscribed, in the places that waited for that.
+/// Confirms subscriptions in the places that wait for them.
 pub(crate) fn confirm_waits(
     cx: &mut Context,
     session: &mut Session,
@@ -492,7 +496,7 @@ pub(crate) fn confirm_waits(
     }
 }
 
-/// PUBLISH: to the shard of the channel. What the node says of receivers is put right if somebody listens here.
+/// PUBLISH: to the shard of the channel. The node's number of receivers is corrected if there are subscribers here.
 pub(crate) fn send_message(
     cx: &mut Context,
     session: &mut Session,
@@ -514,7 +518,7 @@ pub(crate) fn send_message(
     cx.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
 }
 
-/// PUBSUB: of the clients of all workers.
+/// PUBSUB: about the clients of all workers.
 pub(crate) fn pubsub(cx: &Context, question: PubSubQuestion, request: &Request<'_>, reply: &mut Vec<u8>) {
     let audience = &cx.board.audience;
     match question {
@@ -539,16 +543,16 @@ pub(crate) fn pubsub(cx: &Context, question: PubSubQuestion, request: &Request<'
     }
 }
 
-/// Where messages over the connection `ix` come from.
+/// The origin of messages on link `ix`.
 pub(crate) fn origin_of(cx: &Context, ix: LinkIx) -> Origin {
     let Link { shard, profile, .. } = cx.engine.links[ix];
     Origin { shard, profile }
 }
 
 impl Subscriptions {
-    /// Whether `reply` is the answer to what seems to be answered already. A node whose slot has moved ends subscriptions by
-    /// itself, in the words in which it answers SUNSUBSCRIBE; if that comes to it a moment later, it answers MOVED. What is
-    /// asked for next may be of that slot too: then it gets the first of two answers that say the same.
+    /// Whether `reply` is a second answer to a request that seems to be answered already. A node whose slot has moved
+    /// ends subscriptions itself, with the same words as for SUNSUBSCRIBE. If a SUNSUBSCRIBE arrives a moment later,
+    /// the node answers MOVED. The next request may be for that slot too, and then gets the first of two equal answers.
     pub(crate) fn is_second_answer(&mut self, cx: &mut Context, ix: LinkIx, reply: &[u8]) -> bool {
         let origin = origin_of(cx, ix);
         let source = self.sources.get_mut(&origin);
@@ -566,7 +570,7 @@ impl Subscriptions {
         !is_for_next
     }
 
-    /// Whether `reply` says, unasked, that the node has ended our subscription to a shard channel.
+    /// Whether `reply` says, without a request, that the node has ended our subscription to a shard channel.
     pub(crate) fn is_dropped(&mut self, cx: &mut Context, ix: LinkIx, reply: &[u8]) -> bool {
         let mut fields = elements(reply).into_iter().flatten();
         if fields.next().and_then(as_bulk) != Some(Kind::ShardChannel.unsubscribe().as_bytes()) {
@@ -584,7 +588,7 @@ impl Subscriptions {
         true
     }
 
-    /// The node of `shard` says that it has subscribed us.
+    /// Takes the confirmation of a subscription by the node of `shard`.
     pub(crate) fn handle_subscribed(
         &mut self,
         cx: &mut Context,
@@ -605,7 +609,7 @@ impl Subscriptions {
         Ok(())
     }
 
-    /// A node does not want to subscribe us, or cannot: those who wait are told, and are not subscribed.
+    /// Takes the refusal of a subscription by a node. Clients that wait get the error and are not subscribed.
     pub(crate) fn deny(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, error: &[u8]) {
         let Some(topic) = self.topics.get_mut(id) else { return };
         let (kind, name) = (topic.kind, Arc::clone(&topic.name));
@@ -623,7 +627,7 @@ impl Subscriptions {
         }
     }
 
-    /// A node will send no messages of a topic any more: it said so, or the connection is gone.
+    /// Notes that a node sends no more messages of a topic: it has confirmed that, or the link is gone.
     pub(crate) fn handle_unsubscribed(&mut self, cx: &mut Context, peers: &mut Peers, ticket: Ticket) {
         let told = self.absorb_leaving(cx, ticket.conn, ShardId(ticket.part));
         let Some((conn, place, text)) = told else { return };
@@ -632,7 +636,7 @@ impl Subscriptions {
         }
     }
 
-    /// The connection for messages of `shard` is there: asks for all that it is for.
+    /// Sends all subscriptions of the new link for messages of `shard`.
     pub(crate) fn ask_for_topics(&mut self, cx: &mut Context, shard: ShardId, ix: LinkIx) {
         let origin = origin_of(cx, ix);
         let unasked = self.topics.unasked(origin);
@@ -645,7 +649,8 @@ impl Subscriptions {
         }
     }
 
-    /// The connection for messages of `shard` is gone. Who waits for it is told; what was subscribed to will be again.
+    /// Handles the loss of the link for messages of `shard`. Clients that wait get an error. Other subscriptions are
+    /// made again.
     pub(crate) fn handle_link_lost(
         &mut self,
         cx: &mut Context,
@@ -682,7 +687,7 @@ impl Subscriptions {
         }
     }
 
-    /// Passes a message on to all who are subscribed.
+    /// Passes a message on to all subscribers.
     pub(crate) fn distribute(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, message: &[u8]) {
         let Some(topic) = self.topics.get(id) else { return };
         let mut listeners = std::mem::take(&mut self.listeners);
@@ -710,7 +715,7 @@ impl Subscriptions {
         }
     }
 
-    /// The node has taken away what it had confirmed: those who are subscribed are closed, as Redis closes them.
+    /// Closes the subscribers of a topic that the node has revoked, as Redis does.
     pub(crate) fn evict(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
         let Some(topic) = self.topics.get(id) else { return };
         for conn in topic.listeners().collect::<Vec<_>>() {
@@ -721,7 +726,7 @@ impl Subscriptions {
     }
 }
 
-/// A message was added to the output of `conn`.
+/// Checks the client `conn` after a message was added to its output.
 pub(crate) fn after_push(cx: &mut Context, peers: &mut Peers, conn: ConnId, len: usize) {
     let Some(Peer::Client(session)) = peers.get_mut(conn) else { return };
     cx.stats.counters.messages += 1;
@@ -732,17 +737,17 @@ pub(crate) fn after_push(cx: &mut Context, peers: &mut Peers, conn: ConnId, len:
 }
 
 impl SessionFeatures {
-    /// Whether it is subscribed to something.
+    /// Whether it has subscriptions.
     pub(crate) fn has_topics(&self) -> bool {
         self.subscribed.as_ref().is_some_and(|subscribed| subscribed.has_topics())
     }
 
-    /// Whether something comes to it that it need not ask for.
+    /// Whether it gets other output than replies.
     pub(crate) fn is_listening(&self) -> bool {
         self.has_topics() || self.monitors()
     }
 
-    /// The topic of this name that it is subscribed to.
+    /// The topic of this name to which it is subscribed.
     fn topic(&self, kind: Kind, name: &[u8]) -> Option<Id> {
         self.subscribed.as_ref()?.find(kind, name)
     }
@@ -751,12 +756,12 @@ impl SessionFeatures {
         self.subscribed.as_ref().map_or_else(Vec::new, |subscribed| subscribed.of_kind(kind).collect())
     }
 
-    /// How many subscriptions it is told to have when one of `kind` changes.
+    /// The number of subscriptions in a confirmation of `kind`.
     fn subscriptions(&self, kind: Kind) -> usize {
         self.subscribed.as_ref().map_or(0, |subscribed| subscribed.count(kind))
     }
 
-    /// How many topics of `kind` it is subscribed to.
+    /// The number of its topics of `kind`.
     pub(crate) fn topic_count(&self, kind: Kind) -> usize {
         self.subscribed.as_ref().map_or(0, |subscribed| subscribed.len(kind))
     }
@@ -768,7 +773,7 @@ impl SessionFeatures {
         self.forget_if_silent();
     }
 
-    /// Gives up what is only needed by clients to which more comes than replies.
+    /// Frees the state that only clients with other output than replies need.
     pub(crate) fn forget_if_silent(&mut self) {
         if self.subscribed.as_ref().is_some_and(|subscribed| subscribed.is_silent()) {
             self.subscribed = None;
@@ -776,18 +781,18 @@ impl SessionFeatures {
     }
 }
 
-/// Whether nodes have still to confirm what it wants to be subscribed to.
+/// Whether nodes have not confirmed all its subscriptions yet.
 fn awaits_confirmation(session: &Session) -> bool {
     let last = session.features.subscribed.as_ref().and_then(|subscribed| subscribed.awaits);
     last.is_some_and(|place| session.replies.owed(place) == Some(Owed::Task(TaskId::Subscription)))
 }
 
-/// Whether only few commands are allowed now: in RESP2, replies could not be told from messages.
+/// Whether only few commands are permitted now: in RESP2, replies and messages look alike.
 pub(crate) fn is_restricted(session: &Session) -> bool {
     !session.resp3 && session.features.has_topics()
 }
 
-/// Whether it may ask for `command` now, as far as that depends on what comes to it beside replies.
+/// Whether the session may send `command` now, considering its other output than replies.
 pub(crate) fn may_ask_for(session: &Session, command: &Command) -> bool {
     if is_restricted(session) {
         return is_for_listeners(command);
@@ -798,8 +803,8 @@ pub(crate) fn may_ask_for(session: &Session, command: &Command) -> bool {
     !(touches_keys && session.features.monitors())
 }
 
-/// Whether so much waits for it, which is subscribed, that it is to be closed: the hard limit at once, the soft
-/// one in time. One message of `newest` bytes may be larger.
+/// Whether a subscriber is to be closed because of the bytes that wait for it. The hard limit counts at once, the soft
+/// one after a time. One message of `newest` bytes may be larger.
 pub(crate) fn is_slow_subscriber(
     session: &mut Session,
     newest: usize,
@@ -821,13 +826,13 @@ pub(crate) fn is_slow_subscriber(
     now.since(*subscribed.slow_since.get_or_insert(now)) > limits.subscriber_patience
 }
 
-/// Whether who is subscribed may ask for `command` in either protocol. None of these does anything at a node but by subscribing.
+/// Whether a subscriber may send `command` in either protocol. At a node, these commands only change subscriptions.
 fn is_for_listeners(command: &Command) -> bool {
     use Local::{Ping, Quit, Reset, Subscribe, Unsubscribe};
     matches!(command.carry, Carry::Here(Subscribe(_) | Unsubscribe(_) | Ping | Quit | Reset))
 }
 
-/// What a client is told of its subscriptions: `subscribe`, the name, and how many it has now.
+/// Writes the confirmation of a change: a word such as `subscribe`, the name, and the number of subscriptions.
 fn write_change(out: &mut Vec<u8>, resp3: bool, word: &str, name: Option<&[u8]>, count: usize) {
     out.extend_from_slice(if resp3 { b">3\r\n" } else { b"*3\r\n" });
     encode::bulk(out, word.as_bytes());
@@ -839,14 +844,14 @@ fn write_change(out: &mut Vec<u8>, resp3: bool, word: &str, name: Option<&[u8]>,
     encode::integer(out, count as i64);
 }
 
-/// PING of a client that can get nothing but arrays.
+/// Writes the reply to PING for a client that can get only arrays.
 pub(crate) fn write_pong(request: &Request<'_>, reply: &mut Vec<u8>) {
     encode::array_header(reply, 2);
     encode::bulk(reply, b"pong");
     encode::bulk(reply, request.get(1).unwrap_or_default());
 }
 
-/// The node's number of receivers, of which those through us are `receivers`; what is no number stays as it is.
+/// Writes the node's number of receivers, corrected by `receivers`. A reply that is not a number stays unchanged.
 pub(crate) fn write_receivers(reply: &[u8], receivers: Receivers, out: &mut Vec<u8>) {
     match as_integer(reply) {
         Some(counted) => encode::integer(out, receivers.among(counted)),
@@ -854,12 +859,12 @@ pub(crate) fn write_receivers(reply: &[u8], receivers: Receivers, out: &mut Vec<
     }
 }
 
-/// Whether nodes publish what happens to their own keys to the channel `name`.
+/// Whether nodes publish events of their own keys to the channel `name`.
 pub(crate) fn is_notification(name: &[u8]) -> bool {
     NOTIFICATIONS.iter().any(|prefix| name.starts_with(prefix))
 }
 
-/// The kind and name of the topic that a message belongs to; `None` if `reply` is none.
+/// The kind and name of a message's topic; `None` if `reply` is not a message.
 pub(crate) fn message_of(reply: &[u8]) -> Option<(Kind, &[u8])> {
     const BEGINNINGS: [(Kind, &[u8]); Kind::COUNT] = [
         (Kind::Channel, b"*3\r\n$7\r\nmessage\r\n"),
@@ -871,7 +876,7 @@ pub(crate) fn message_of(reply: &[u8]) -> Option<(Kind, &[u8])> {
     Some((kind, as_bulk(rest)?))
 }
 
-/// Whether `reply` says `word` of `name`.
+/// Whether `reply` is the confirmation `word` for `name`.
 fn confirms(reply: &[u8], word: &str, name: &[u8]) -> bool {
     let Some(mut fields) = elements(reply) else { return false };
     let mut next = || fields.next().and_then(as_bulk);
@@ -883,7 +888,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn messages_are_told_from_answers() {
+    fn messages_are_distinguished_from_replies() {
         let message = b"*3\r\n$7\r\nmessage\r\n$1\r\na\r\n$2\r\nhi\r\n";
         assert_eq!(message_of(message), Some((Kind::Channel, &b"a"[..])));
         let message = b"*4\r\n$8\r\npmessage\r\n$2\r\na*\r\n$1\r\na\r\n$0\r\n\r\n";
@@ -896,7 +901,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_number_of_receivers_stays_as_it_is() {
+    fn a_reply_without_a_number_of_receivers_stays_unchanged() {
         let mut out = Vec::new();
         write_receivers(b"-NOPERM no\r\n", Receivers::NONE, &mut out);
         write_receivers(b":3\r\n", Receivers::NONE, &mut out);

@@ -2,21 +2,12 @@
 //!
 //! A program cannot see a subject. It sees question words in its place: at the beginning of a sentence, and behind a
 //! preposition or a conjunction. It also sees a few turns of phrase for which the language has a better word.
-//!
-//! Files and folders whose comments are still to be rewritten are left alone. One leaves the list once its sentences
-//! hold.
 
 use proc_macro2::Ident;
 use syn::visit::{self, Visit};
 
 use super::Finding;
 use super::source::Source;
-
-// One entry a line, so that two authors who remove different entries do not conflict.
-#[rustfmt::skip]
-const TO_REWRITE: &[&str] = &[
-    "crates/proxy/src/pubsub",
-];
 
 const WORDS_MAX: usize = 25;
 const BEGINNINGS: &[&str] = &["What", "Who", "Whoever", "Whom"];
@@ -42,9 +33,6 @@ const ENDS_OF_SENTENCES: &[&str] = &[".", "?", "!", ".)", ".\"", "?)"];
 
 /// Sentences and names of tests that break a rule.
 pub(super) fn check(source: &Source<'_>) -> Vec<Finding> {
-    if TO_REWRITE.iter().any(|prefix| source.path.starts_with(prefix)) {
-        return Vec::new();
-    }
     let mut faults = faults(source.text);
     faults.extend(faults_of_tests(&source.file));
     faults.into_iter().map(|(line, fault)| Finding::new(source.path, line, fault.text())).collect()
@@ -223,11 +211,5 @@ mod tests {
     fn the_same_words_within_a_sentence_and_in_code_are_fine() {
         let text = "//! Text says what it is, who asks of `who`, and is told to end, or from others.\n//!\n//! ```text\n//! What?\n//! ```\nfn f() { \"What\"; }";
         assert_eq!(lines("crates/tcp/src/a.rs", text), [0; 0]);
-    }
-
-    #[test]
-    fn folders_that_are_still_to_be_rewritten_are_left_alone() {
-        let path = format!("{}/a.rs", TO_REWRITE[0]);
-        assert_eq!(lines(&path, "//! What it is."), [0; 0]);
     }
 }

@@ -1,11 +1,12 @@
-//! How many clients of all workers are subscribed to what, and how many of our own connections nodes count for it.
+//! The number of subscribers of each topic, over all workers, and the number of our own connections that nodes count
+//! for it.
 //!
-//! A node counts the connections that are subscribed, of which a worker has one for all its clients of a user. So what it says of
-//! a message (so many got it) is put right by what is known here: less our connections, plus our clients. Subscribers
-//! that come to the node by other ways stay counted as the node counts them.
+//! A node counts the connections that are subscribed. A worker has one connection for all its clients of a user. So the
+//! node's number of receivers is corrected: our connections are subtracted, and our clients added. Subscribers that
+//! connect to the node in other ways stay in the node's number.
 //!
-//! Within a transaction or a script, the reply to `PUBLISH` is the node's own number. `PUBSUB` answers for the clients of this
-//! process: a client that subscribes at a node directly, or through another shardis, is not in it.
+//! Within a transaction or a script, the reply to `PUBLISH` is the node's own number. `PUBSUB` answers for the clients
+//! of this process. It does not include a client that subscribes at a node directly or through another shardis.
 
 use crate::link::ProfileId;
 use command::Topic as Kind;
@@ -15,49 +16,49 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use stdx::glob;
 use topology::ShardId;
 
-/// What all workers know of each other's subscribers.
+/// The subscribers of all workers.
 #[derive(Debug, Default)]
 pub(crate) struct Audience {
-    /// How many topics there are: while there is none, nobody need ask for more.
+    /// Number of topics. While there is none, no lookup is needed.
     topics: AtomicUsize,
     by_name: RwLock<Names>,
 }
 
-/// By kind and name.
+/// Subscribers by kind and name.
 type Names = [BTreeMap<Arc<[u8]>, Figures>; Kind::COUNT];
 
-/// Who listens to one topic: by worker and profile.
+/// The subscribers of one topic, by worker and profile.
 #[derive(Debug, Default)]
 struct Figures(Vec<Listeners>);
 
-/// A worker, and the profile whose connections to nodes it hears a topic over: a node counts each.
+/// A worker, and the profile of the link over which it gets a topic's messages. A node counts each.
 pub(crate) type Ear = (usize, ProfileId);
 
-/// Those of one ear.
+/// The subscribers of one ear.
 #[derive(Debug)]
 struct Listeners {
     ear: Ear,
-    /// Clients of ours.
+    /// Number of our clients.
     clients: usize,
-    /// Shards whose node counts the connection.
+    /// Shards whose node counts the link.
     nodes: Vec<ShardId>,
 }
 
-/// Who gets a message through us.
+/// The receivers of a message behind shardis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Receivers {
-    /// Our connections, each as often as topics of it match: so the node counts them.
+    /// Number of our links, each once per matching topic, as the node counts them.
     connections: u32,
-    /// Our clients, each as often as topics of it match: so Redis counts them.
+    /// Number of our clients, each once per matching topic, as Redis counts them.
     clients: u32,
 }
 
 impl Receivers {
-    /// Nobody.
+    /// No receivers.
     pub(crate) const NONE: Receivers = Receivers { connections: 0, clients: 0 };
 
-    /// What Redis would answer where a node answers `counted`. A client that has left just now may be one that the node
-    /// does not count any more: those that are here get the message all the same.
+    /// Redis's number of receivers where a node answers `counted`. The node may already not count a client that has
+    /// just left. The other clients get the message nevertheless.
     pub(crate) fn among(self, counted: i64) -> i64 {
         (counted - i64::from(self.connections)).max(0) + i64::from(self.clients)
     }
@@ -71,7 +72,8 @@ impl Receivers {
 }
 
 impl Figures {
-    /// Those whom the node of `shard` reaches. Clients of a worker that has just lost its connection get nothing.
+    /// The subscribers that the node of `shard` reaches. Clients of a worker that has just lost its link get no
+    /// message.
     fn receivers(&self, shard: ShardId) -> Receivers {
         let reached = self.0.iter().filter(|listeners| listeners.nodes.contains(&shard));
         let one = |listeners: &Listeners| Receivers { connections: 1, clients: listeners.clients as u32 };
@@ -100,7 +102,7 @@ impl Audience {
         self.by_name.write().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes what is known of the listeners to a topic at `ear`, which is forgotten when nobody is left.
+    /// Changes the subscribers of a topic at `ear`. Without any, the entry is removed.
     fn change(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, change: impl FnOnce(&mut Listeners)) {
         let mut names = self.write();
         let names = &mut names[kind as usize];
@@ -118,12 +120,12 @@ impl Audience {
         }
     }
 
-    /// One client more is subscribed at `ear`.
+    /// Adds a client at `ear`.
     pub(crate) fn add_client(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>) {
         self.change(ear, kind, name, |listeners| listeners.clients += 1);
     }
 
-    /// One client less.
+    /// Removes a client at `ear`.
     pub(crate) fn remove_client(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>) {
         self.change(ear, kind, name, |listeners| {
             debug_assert!(listeners.clients > 0, "a client was added before");
@@ -131,7 +133,7 @@ impl Audience {
         });
     }
 
-    /// The connection of `ear` to the node of `shard` is subscribed.
+    /// Adds the link of `ear` to the node of `shard`, which is subscribed.
     pub(crate) fn add_link(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
         self.change(ear, kind, name, |listeners| {
             debug_assert!(!listeners.nodes.contains(&shard), "it leaves before it is added again");
@@ -139,13 +141,13 @@ impl Audience {
         });
     }
 
-    /// It is not any more.
+    /// Removes the link of `ear` to the node of `shard`.
     pub(crate) fn remove_node(&self, ear: Ear, kind: Kind, name: &Arc<[u8]>, shard: ShardId) {
         self.change(ear, kind, name, |listeners| listeners.nodes.retain(|node| *node != shard));
     }
 
-    /// Who gets a message to `channel` that the node of `shard` is told. With patterns it takes a comparison with each, as
-    /// at the node.
+    /// The receivers of a message to `channel` at the node of `shard`. With patterns this takes a comparison with each,
+    /// as at the node.
     #[inline]
     pub(crate) fn receivers(&self, kind: Kind, channel: &[u8], shard: ShardId) -> Receivers {
         if self.topics.load(Ordering::Acquire) == 0 {
@@ -174,12 +176,12 @@ impl Audience {
         wanted.map(|(name, _)| Arc::clone(name)).collect()
     }
 
-    /// How many clients are subscribed to a topic.
+    /// The number of clients that are subscribed to a topic.
     pub(crate) fn clients(&self, kind: Kind, name: &[u8]) -> usize {
         self.read()[kind as usize].get(name).map_or(0, Figures::clients)
     }
 
-    /// How many topics of `kind` have clients.
+    /// The number of topics of `kind` with clients.
     pub(crate) fn count(&self, kind: Kind) -> usize {
         self.read()[kind as usize].values().filter(|figures| figures.clients() > 0).count()
     }
@@ -189,7 +191,7 @@ impl Audience {
 mod tests {
     use super::*;
 
-    /// That of a worker whose clients are all of the same user.
+    /// The ear of a worker whose clients all have the same user.
     fn ear(worker: usize) -> Ear {
         (worker, ProfileId::FIRST)
     }
@@ -201,11 +203,11 @@ mod tests {
     #[test]
     fn a_node_counts_connections_where_redis_counts_clients() {
         let (audience, news, all) = (Audience::default(), name("news"), name("n*"));
-        // As many as the node counts, and who they are.
+        // The corrected number of receivers where a node counts `counted`.
         let receivers =
             |channel: &[u8], counted| audience.receivers(Kind::Channel, channel, ShardId(0)).among(counted);
         assert_eq!(receivers(b"news", 0), 0);
-        // Two workers, with three clients between them.
+        // Two workers with three clients in total.
         (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
         [0, 0, 1].into_iter().for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
         assert_eq!((receivers(b"news", 2), receivers(b"sports", 0)), (3, 0));
@@ -215,13 +217,13 @@ mod tests {
         assert_eq!((receivers(b"news", 3), receivers(b"none", 1), receivers(b"sports", 0)), (5, 2, 0));
         assert_eq!(receivers(b"news", 3 + 4), 5 + 4, "four have come to the node by other ways");
         assert_eq!(audience.receivers(Kind::ShardChannel, b"news", ShardId(0)), Receivers::NONE);
-        // The last clients have left, and the node does not know yet.
+        // The last clients have left, but the node does not know yet.
         [0, 0, 1].into_iter().for_each(|worker| audience.remove_client(ear(worker), Kind::Channel, &news));
         assert_eq!(receivers(b"news", 3), 2);
     }
 
     #[test]
-    fn who_is_here_gets_the_message_though_another_has_just_left() {
+    fn a_client_counts_though_another_has_just_left() {
         let (audience, news) = (Audience::default(), name("news"));
         (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
         (0..2).for_each(|worker| audience.add_client(ear(worker), Kind::Channel, &news));
@@ -231,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn users_of_the_nodes_are_heard_over_connections_of_their_own() {
+    fn each_user_of_the_nodes_has_a_link_for_messages() {
         let (audience, news) = (Audience::default(), name("news"));
         let ears = [(0, ProfileId::FIRST), (0, ProfileId::NONE)];
         ears.into_iter().for_each(|ear| audience.add_link(ear, Kind::Channel, &news, ShardId(0)));
@@ -243,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn who_cannot_be_reached_is_no_receiver() {
+    fn an_unreachable_client_is_no_receiver() {
         let (audience, news) = (Audience::default(), name("news"));
         let receivers = |counted| audience.receivers(Kind::Channel, b"news", ShardId(0)).among(counted);
         (0..2).for_each(|worker| audience.add_link(ear(worker), Kind::Channel, &news, ShardId(0)));
@@ -254,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_nobody_listens_to_is_forgotten() {
+    fn a_topic_without_subscribers_is_forgotten() {
         let (audience, news) = (Audience::default(), name("news"));
         audience.add_link(ear(0), Kind::Channel, &news, ShardId(1));
         assert_eq!(audience.names(Kind::Channel, None), [], "no client has been told");

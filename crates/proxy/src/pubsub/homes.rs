@@ -1,16 +1,17 @@
-//! Topics whose messages come from another shard from now on: their slot has moved, or shards have come or gone.
+//! Topics that have moved to another shard: their slot has moved, or shards have come or gone.
 //!
 //! ```text
 //!   a newer topology ─────────────────────────────────────┐
-//!   sunsubscribe, unasked: the slot has left that node ───┼─► asked for at the shard that has it
+//!   sunsubscribe, unasked: the slot has left that node ───┼─► subscribed at the shard that has it
 //!   MOVED in answer to SSUBSCRIBE ────────────────────────┘
-//!     to a node that we do not know ──► parked until the next topology ──► asked for where that says
-//!   CLUSTERDOWN and its like ─────────► parked, and asked for again
+//!     to an unknown node ─────────────► parked until the next topology ──► subscribed at the shard that it names
+//!   CLUSTERDOWN and similar errors ───► parked, and tried again
 //! ```
 //!
-//! What a client of Redis Cluster must do by itself is done here: it stays subscribed. Messages that were published while
-//! no node was subscribed to are lost, as they are for that client. Only shard channels belong to a slot; other messages
-//! of a cluster come to all of its nodes, and each topic takes them from one ([`Subscriptions::heard`]).
+//! A client of Redis Cluster must do this itself. Behind shardis it stays subscribed. Messages that were published
+//! while no node had the subscription are lost, as they are for a client of Redis Cluster. Only shard channels belong
+//! to a slot. Other messages of a cluster reach all its nodes, and each topic takes them from one
+//! ([`Subscriptions::heard`]).
 
 use crate::context::Context;
 use crate::errors;
@@ -27,11 +28,11 @@ use std::sync::Arc;
 use stdx::{Id, Instant};
 use topology::ShardId;
 
-/// A topic is asked for at so many shards one after the other at most, before who waits for it is told that it cannot be
-/// had: as often as a request is redirected.
+/// Number of shards at which a topic is tried in a row before the clients that wait get an error. Requests are
+/// redirected as often.
 const MOVES_MAX: u8 = 5;
 impl Subscriptions {
-    /// Asks for what there is to ask for after the topology has changed.
+    /// Subscribes at the right shards after the topology has changed.
     pub(crate) fn follow_topics(&mut self, cx: &mut Context) {
         for id in self.topics.ids() {
             let Some(topic) = self.topics.get_mut(id) else { continue };
@@ -49,7 +50,7 @@ impl Subscriptions {
         }
     }
 
-    /// The messages of a topic come from `shard` from now on.
+    /// Moves a topic to `shard`.
     fn move_topic(&mut self, cx: &mut Context, id: Id, shard: ShardId) {
         let Some(moved) = self.topics.move_home(id, shard) else { return };
         let Moved { kind, name, from, asked, confirmed } = moved;
@@ -62,7 +63,7 @@ impl Subscriptions {
         }
     }
 
-    /// Asks the shards of a topic that were not asked yet, if they have a primary.
+    /// Subscribes to a topic at its shards that were not asked yet and have a primary.
     fn ask_where_possible(&mut self, cx: &mut Context, id: Id) {
         let Some(topic) = self.topics.get(id) else { return };
         let unasked: Vec<ShardId> = topic.unasked().collect();
@@ -77,7 +78,7 @@ impl Subscriptions {
         }
     }
 
-    /// Nobody can be asked for a topic now. Who waits for it does so until then at the latest.
+    /// Notes that no node can be asked for a topic now. Clients wait for it until `until` at most.
     fn set_topic_back(&mut self, cx: &mut Context, id: Id, until: Instant, reason: String) {
         let Some(topic) = self.topics.get_mut(id) else { return };
         let due_at = topic.set_back(until, reason, cx.engine.now);
@@ -85,9 +86,9 @@ impl Subscriptions {
         cx.retry_queue.due_at = cx.retry_queue.due_at.min(due_at);
     }
 
-    /// The topic of a message that comes from `origin`, if it counts: somebody is still subscribed, and the topic has not
-    /// moved since, of which what is said here last could come behind what is said there first. In a cluster, every node
-    /// passes on what was published to any, and each only what happens to its own keys.
+    /// The topic of a message from `origin`, if the message counts. The topic must still have subscribers and must not
+    /// have moved: messages of the old shard could come behind those of the new. In a cluster, every node passes on all
+    /// published messages, but only the events of its own keys.
     pub(crate) fn heard(
         &self,
         cx: &Context,
@@ -110,7 +111,7 @@ impl Subscriptions {
         (!is_echo).then_some(id)
     }
 
-    /// The node at `origin` says that it has ended our subscription to the shard channel `name`: its slot has moved.
+    /// Notes that the node at `origin` has ended our subscription to the shard channel `name`: its slot has moved.
     pub(crate) fn handle_dropped(
         &mut self,
         cx: &mut Context,
@@ -126,11 +127,12 @@ impl Subscriptions {
         }
         let name = Arc::clone(&topic.name);
         cx.board.audience.remove_node(pubsub::ear(cx, profile), Kind::ShardChannel, &name, shard);
-        // It will say where the slot is.
+        // The node will answer with the place of the slot.
         self.ask_where_possible(cx, id);
     }
 
-    /// The node of the connection `ix` has declined what `ticket` asks for. True if it is asked for elsewhere, or later.
+    /// Handles a redirect or refusal of the subscription of `ticket` on link `ix`. Returns true if it is sent
+    /// elsewhere, or later.
     pub(crate) fn redirect_topic(
         &mut self,
         cx: &mut Context,
@@ -160,7 +162,7 @@ impl Subscriptions {
         true
     }
 
-    /// Those who wait for a topic have waited too long.
+    /// Refuses the clients that wait for a topic, because they have waited too long.
     fn deny_late(&mut self, cx: &mut Context, peers: &mut Peers, id: Id, reason: &str) {
         let Some(topic) = self.topics.get(id) else { return };
         let shard = topic.home().unwrap_or(topic.speaker);
@@ -168,7 +170,7 @@ impl Subscriptions {
         self.deny(cx, peers, id, &error);
     }
 
-    /// Tells those who wait for a topic of which all nodes have confirmed by now.
+    /// Confirms the subscriptions that wait for a topic, if all nodes have confirmed it.
     pub(crate) fn conclude_subscription(&mut self, cx: &mut Context, peers: &mut Peers, id: Id) {
         let Some(topic) = self.topics.get_mut(id) else { return };
         if !topic.is_confirmed() {
@@ -183,8 +185,8 @@ impl Subscriptions {
         }
     }
 
-    /// Asks again for topics that have had a setback, if their time has come, and tells those who have waited too long. When
-    /// to look again.
+    /// Subscribes again to topics with a setback whose time has come, and refuses clients that have waited too long.
+    /// Returns the next instant at which to do so.
     pub(crate) fn retry_topics(&mut self, cx: &mut Context, peers: &mut Peers) -> Instant {
         let now = cx.engine.now;
         let mut due_at = Instant::NEVER;

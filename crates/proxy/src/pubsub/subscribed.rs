@@ -1,4 +1,4 @@
-//! What one client is subscribed to.
+//! The subscriptions of one client.
 
 use crate::tracking::Tracking;
 use command::Topic as Kind;
@@ -6,18 +6,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use stdx::{Id, Instant};
 
-/// What comes to one client beside replies: what it is subscribed to, and whether it monitors or tracks keys.
+/// One client's output beside replies: its subscriptions, MONITOR, and tracking.
 #[derive(Debug, Default)]
 pub(crate) struct Subscribed {
-    /// By kind and name. A client that has become another user stays subscribed to what another profile is for, as in Redis.
+    /// Topics by kind and name. As in Redis, a client that logs in as another user keeps its subscriptions, although
+    /// they belong to another profile.
     pub topics: [BTreeMap<Arc<[u8]>, Id>; Kind::COUNT],
-    /// The last place in its order for a confirmation that is still to come, or was.
+    /// The last place in its order for a confirmation, which may have come.
     pub awaits: Option<u32>,
-    /// It sees the requests of all.
+    /// Whether it gets the requests of all clients (MONITOR).
     pub monitors: bool,
-    /// Of which keys it wants to know that they have changed.
+    /// The keys whose changes it gets.
     pub tracking: Option<Box<Tracking>>,
-    /// Since when more waits for it than the soft limit allows.
+    /// The instant since which more waits for it than the soft limit allows.
     pub slow_since: Option<Instant>,
 }
 
@@ -38,7 +39,7 @@ impl Subscribed {
         !self.topics.iter().all(BTreeMap::is_empty)
     }
 
-    /// Whether nothing comes for it any more but replies.
+    /// Whether it gets no other output than replies.
     pub(crate) fn is_silent(&self) -> bool {
         !self.has_topics() && !self.monitors && self.tracking.is_none()
     }
@@ -48,12 +49,12 @@ impl Subscribed {
         self.topics[kind as usize].values().copied()
     }
 
-    /// How many topics of `kind`.
+    /// The number of topics of `kind`.
     pub(crate) fn len(&self, kind: Kind) -> usize {
         self.topics[kind as usize].len()
     }
 
-    /// How many subscriptions a client is told to have: channels and patterns together, shard channels by themselves.
+    /// The number of subscriptions in confirmations of `kind`: channels and patterns together, shard channels alone.
     pub(crate) fn count(&self, kind: Kind) -> usize {
         match kind {
             Kind::ShardChannel => self.len(Kind::ShardChannel),

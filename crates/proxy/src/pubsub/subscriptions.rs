@@ -1,29 +1,31 @@
-//! Who is subscribed to what, and which nodes know: the tables of one worker, and of one client. Nothing here sends or
-//! answers; `pubsub.rs` does.
+//! The tables of subscriptions: of one worker and of one client, with the nodes that know of them. This module sends no
+//! bytes; `pubsub.rs` does.
 //!
 //! ```text
 //!   client ──► its topics ◄──► topic: its clients, and the shards whose nodes were asked and have confirmed
 //! ```
 //!
-//! A topic lives on one shard, or, if its messages may come from any node (a pattern, a keyspace notification), on all.
-//! A client's subscription waits as long as a node of its topic has not confirmed.
+//! A topic lives on one shard. If its messages may come from any node (a pattern, a keyspace notification), it lives on
+//! all. A client's subscription waits until all nodes of its topic have confirmed.
 //!
-//! A topic is of one profile, so that users of the nodes (`passing.rs`) each hear what a node lets them hear: clients share it
-//! only with clients of the same user.
+//! A topic belongs to one profile. With users of the nodes (`passing.rs`), a node decides which messages a user may
+//! get. So clients share a topic only with clients of the same user.
 //!
-//! **What clients can count on.** Messages of a channel keep their order. They never fall into the middle of a reply, and never overtake
-//! the confirmation of their subscription. Replies that are still to come from nodes they do overtake, as in Redis.
+//! **Guarantees for clients.** Messages of a channel keep their order. They never interrupt a reply, and never overtake
+//! the confirmation of their subscription. As in Redis, they may overtake replies that are still to come from nodes.
 //!
-//! - A transaction may publish to channels of its own shard. What a script publishes comes from the shard where it runs, and reaches the
-//!   subscribers of the channel only if that is the channel's shard: give both a hash tag.
-//! - If a node of a topic is down, the error `TRYAGAIN` stands in the place of that channel's confirmation. The client is then not
-//!   subscribed to it.
-//! - When the connection for messages is lost, clients stay subscribed, and all is asked for again on the next. Messages that were
-//!   published meanwhile are lost: the log says so, and `total_message_gaps` of `INFO stats` counts it. A silent connection is asked for a
-//!   PONG after 5 seconds.
-//! - A subscriber with more than 32 MiB waiting for it, or 8 MiB for a minute, is closed, as by Redis's `client-output-buffer-limit
-//!   pubsub`. If memory fills because subscribers take nothing, they are closed before any other client waits. Subscriptions
-//!   themselves may take 64 MiB of a worker; then `SUBSCRIBE` is an error.
+//! - A transaction may publish to channels of its own shard. A message of a script comes from the shard on which the
+//!   script
+//!   runs. It reaches the subscribers only if this is also the channel's shard: give both a hash tag.
+//! - If a node of a topic is down, the error `TRYAGAIN` takes the place of the confirmation. The client is then not
+//!   subscribed
+//!   to the channel.
+//! - When a link for messages is lost, clients stay subscribed, and the next link subscribes again. Messages that were
+//!   published meanwhile are lost. The log reports it, and `total_message_gaps` of `INFO stats` counts it. A silent link gets
+//!   a PING after 5 seconds.
+//! - A subscriber with more than 32 MiB waiting for it, or 8 MiB for a minute, is closed, as by Redis's
+//!   `client-output-buffer-limit pubsub`. If memory fills because subscribers do not read, they are closed before any other
+//!   client waits. The subscriptions of a worker may take 64 MiB; beyond that `SUBSCRIBE` is an error.
 
 use crate::ConnId;
 use crate::features::Ticket;
@@ -38,23 +40,23 @@ use std::time::Duration;
 use stdx::{Id, Instant, Slab};
 use topology::{ShardId, Topology};
 
-/// All topics that clients of a worker are subscribed to.
+/// All topics to which clients of a worker are subscribed.
 #[derive(Debug)]
 pub(crate) struct Topics {
     topics: Slab<Topic>,
-    /// By profile, of those that have topics, and kind.
+    /// By profile, for profiles with topics, and by kind.
     by_name: BTreeMap<ProfileId, Names>,
-    /// How many topics' messages come from there, if any.
+    /// Number of topics by origin, for origins with topics.
     at_origin: BTreeMap<Origin, usize>,
-    /// Those that are there.
+    /// The present shards.
     shards: Vec<ShardId>,
     charge: Charge,
 }
 
-/// Looked up only: the order in a hash table is nobody's business.
+/// For lookups only, since the order in a hash table is arbitrary.
 type Names = [HashMap<Arc<[u8]>, Id>; Kind::COUNT];
 
-/// Where messages come from: a shard's node, over the connection on which it takes us for whoever the profile is of.
+/// The origin of messages: a shard's node, over the link with the profile's user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Origin {
     pub shard: ShardId,
@@ -62,78 +64,79 @@ pub(crate) struct Origin {
 }
 
 impl Origin {
-    /// All of `shard`, whatever their profile.
+    /// All origins of `shard`, whatever their profile.
     pub(crate) fn all_of(shard: ShardId) -> RangeInclusive<Origin> {
         Origin { shard, profile: ProfileId::FIRST }..=Origin { shard, profile: ProfileId::NONE }
     }
 }
 
-/// What somebody is subscribed to.
+/// A channel or pattern with subscribers.
 #[derive(Debug)]
 pub(crate) struct Topic {
-    /// Whose it is.
+    /// The profile to which it belongs.
     pub profile: ProfileId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
-    /// Where its messages come from; `None` is every shard.
+    /// The shard from which its messages come; `None` for every shard.
     home: Option<ShardId>,
-    /// Of what all nodes of a cluster pass on alike, what comes from this one counts. It stays as long as that shard is
-    /// there: in between, a message that one node has told and the other not yet would come twice, or never.
+    /// The shard whose copy counts if all nodes of a cluster pass a message on. It stays the same as long as that shard
+    /// exists. After a change, a message that only one of the two nodes has passed on so far would come twice, or
+    /// never.
     pub speaker: ShardId,
-    /// How often it was asked for elsewhere since a node has confirmed last.
+    /// Number of moves since a node last confirmed.
     moves: u8,
-    /// How often a node was asked for it.
+    /// Number of times that nodes were asked for it.
     questions: u32,
-    /// Shards whose node has not confirmed, or whose connection was lost since.
+    /// Shards whose node has not confirmed, or whose link was lost since.
     lacking: Vec<Lack>,
     subscribers: BTreeMap<ConnId, Subscription>,
-    /// A node has declined, or there was none to ask, and none has confirmed since.
+    /// Set if a node has declined, or there was none to ask, and none has confirmed since.
     pub setback: Option<Setback>,
 }
 
-/// A topic cannot be had at once.
+/// Why a topic is not available at once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Setback {
-    /// Who waits for it is told so then; never, if nobody does.
+    /// The instant at which clients that wait get an error; never if none waits.
     pub until: Instant,
-    /// It is asked for again then, if no newer topology comes before; never, if somebody was asked.
+    /// The instant of the next attempt, unless a newer topology comes before; never if a node was asked.
     pub retry_at: Instant,
-    /// What who waits is told.
+    /// The error for clients that wait.
     pub reason: String,
 }
 
-/// A node that is to confirm.
+/// A node that has to confirm.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Lack {
     shard: ShardId,
-    /// Which of the topic's questions it was asked on the connection that there is, or that is being made.
+    /// The number of the topic's question on the present link; `None` if the node was not asked.
     asked: Option<u32>,
 }
 
-/// One client's part in a topic: confirmed if nothing waits.
+/// One client's part in a topic. It is confirmed if no place waits.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Subscription {
-    /// The client's places that wait to be confirmed. Several, if it asks again before the first is answered.
+    /// The client's places that wait for a confirmation. Several, if it subscribes again before the first reply.
     pub waits: Vec<Wait>,
 }
 
-/// A place in a client's order that waits to be told of its subscription.
+/// A place in a client's order that waits for a confirmation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Wait {
     pub place: u32,
-    /// How many subscriptions the client is told to have.
+    /// The number of subscriptions in the confirmation.
     pub count: usize,
-    /// It spoke RESP3 when it asked.
+    /// Whether the client spoke RESP3 when it asked.
     pub resp3: bool,
 }
 
-/// What is left of a topic that nobody is subscribed to any more.
+/// The rest of a topic without subscribers.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Deserted {
     pub profile: ProfileId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
-    /// Shards whose nodes were asked, and whether they have confirmed: they are to be told.
+    /// Shards whose nodes were asked, and whether they have confirmed. They have to be told.
     pub asked: Vec<(ShardId, bool)>,
 }
 
@@ -142,32 +145,32 @@ pub(crate) struct Deserted {
 pub(crate) struct Moved {
     pub kind: Kind,
     pub name: Arc<[u8]>,
-    /// Where it was.
+    /// The old origin.
     pub from: Origin,
-    /// The node there was asked for it, and is to be told.
+    /// Whether the node there was asked and must be told.
     pub asked: bool,
-    /// And has confirmed.
+    /// Whether that node has confirmed.
     pub confirmed: bool,
 }
 
-/// What became of the topics of a shard when the connection to it was lost.
+/// The effect of a lost link on the topics of its shard.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Loss {
-    /// Those that the node had confirmed.
+    /// Topics that the node had confirmed.
     pub confirmed: Vec<Id>,
-    /// Those with clients that wait.
+    /// Topics for which clients wait.
     pub waited_for: Vec<Id>,
 }
 
-/// A topic that somebody waits for is asked for again so long after it was declined. There may be thousands: requests are sent
-/// again sooner.
+/// Time until the next attempt for a topic that was declined and for which a client waits. It is longer than for
+/// requests, since there may be thousands of topics.
 const RETRY_AFTER: Duration = Duration::from_millis(100);
-/// The same if nobody waits: its messages are missed meanwhile.
+/// The same if no client waits. Messages are missed meanwhile.
 const IDLE_RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// What a topic is counted for in memory beside its name, with its places in tables.
+/// Memory that a topic counts for, beside its name, with its entries in tables.
 const TOPIC_BYTES: usize = 300;
-/// The same for one client's subscription, on both sides.
+/// Memory that one client's subscription counts for, on both sides.
 const SUBSCRIPTION_BYTES: usize = 120;
 
 impl Topics {
@@ -181,7 +184,7 @@ impl Topics {
         }
     }
 
-    /// There may be shards more, or less.
+    /// Adapts to the number of shards.
     pub(crate) fn fit(&mut self, topology: &Topology) {
         let before = std::mem::replace(&mut self.shards, topology.all_shards().collect());
         let came = self.shards.iter().copied().filter(|shard| !before.contains(shard));
@@ -202,7 +205,7 @@ impl Topics {
         (0..self.topics.places()).filter_map(|index| self.topics.id_at(index)).collect()
     }
 
-    /// A topic that had one home has another, whose node was not asked yet. `None` if it is that already.
+    /// Moves a topic with one home to `shard`, whose node was not asked yet. `None` if this is its home already.
     pub(crate) fn move_home(&mut self, id: Id, shard: ShardId) -> Option<Moved> {
         let topic = self.topics.get_mut(id)?;
         let from = topic.home.filter(|home| *home != shard)?;
@@ -238,7 +241,7 @@ impl Topics {
         self.by_name.contains_key(&profile)
     }
 
-    /// The setback that a topic has had, if it has not been got over.
+    /// The present setback of a topic.
     pub(crate) fn setback_of(&self, id: Id) -> Option<Setback> {
         self.get(id)?.setback.clone()
     }
@@ -251,7 +254,7 @@ impl Topics {
         self.topics.get_mut(id)
     }
 
-    /// Adds a topic of `profile`, on the shard `home` or on all. Nobody is subscribed to it yet and no node was asked.
+    /// Adds a topic of `profile`, on the shard `home` or on all. It has no subscribers, and no node was asked.
     pub(crate) fn insert(
         &mut self,
         profile: ProfileId,
@@ -281,12 +284,12 @@ impl Topics {
         id
     }
 
-    /// The shards that `home` stands for.
+    /// The shards of `home`.
     pub(crate) fn homes(&self, home: Option<ShardId>) -> impl Iterator<Item = ShardId> + use<> {
         home.map_or_else(|| self.shards.clone(), |shard| vec![shard]).into_iter()
     }
 
-    /// Subscribes `conn`, which is not subscribed yet. Whether all nodes have confirmed before.
+    /// Subscribes `conn`, which is not subscribed yet. Returns whether all nodes have confirmed before.
     pub(crate) fn join(&mut self, id: Id, conn: ConnId) -> bool {
         let Some(topic) = self.topics.get_mut(id) else { return false };
         self.charge.add(SUBSCRIPTION_BYTES);
@@ -294,7 +297,7 @@ impl Topics {
         topic.lacking.is_empty()
     }
 
-    /// Ends the subscription of `conn`. What waited for it, and what is left of the topic if it was the last.
+    /// Ends the subscription of `conn`. Returns the subscription, and the rest of the topic if it was the last.
     pub(crate) fn leave(&mut self, id: Id, conn: ConnId) -> Option<(Subscription, Option<Deserted>)> {
         let topic = self.topics.get_mut(id)?;
         let subscription = topic.subscribers.remove(&conn)?;
@@ -325,18 +328,18 @@ impl Topics {
         Some(Deserted { profile, kind: topic.kind, name: topic.name, asked })
     }
 
-    /// Bytes that all this is counted for.
+    /// Memory in use.
     pub(crate) fn held_bytes(&self) -> usize {
         self.charge.bytes()
     }
 
-    /// Places in clients' orders that wait to be told that their clients are subscribed.
+    /// Places in clients' orders that wait for a confirmation.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = (ConnId, u32)> {
         let subscribers = self.topics.iter().flat_map(|(_, topic)| &topic.subscribers);
         subscribers.flat_map(|(conn, subscription)| subscription.waits.iter().map(|wait| (*conn, wait.place)))
     }
 
-    /// What all this is counted for, and what is there.
+    /// Memory as counted, and summed up anew.
     pub(crate) fn account(&self) -> (usize, usize) {
         let bytes = self
             .topics
@@ -345,12 +348,12 @@ impl Topics {
         (self.charge.bytes(), bytes.sum())
     }
 
-    /// How many topics there are; 0 once no client is left.
+    /// Number of topics; 0 once no client is left.
     pub(crate) fn len(&self) -> usize {
         self.topics.len()
     }
 
-    /// How many topics' messages come from `origin`.
+    /// Number of topics whose messages come from `origin`.
     pub(crate) fn at(&self, origin: Origin) -> usize {
         self.at_origin.get(&origin).copied().unwrap_or_default()
     }
@@ -362,7 +365,7 @@ impl Topics {
         ids.filter(move |id| self.topics.get(*id).is_some_and(comes_from_there))
     }
 
-    /// The node at `origin` forgot all: the connection to it is gone. Looks at every topic.
+    /// Handles the loss of the link to `origin`, whose node has forgotten all subscriptions. Looks at every topic.
     pub(crate) fn lose(&mut self, origin: Origin) -> Loss {
         let ids: Vec<Id> = self.ids_at(origin).collect();
         let shard = origin.shard;
@@ -384,12 +387,12 @@ impl Topics {
         loss
     }
 
-    /// Whether somebody still waits for the answer of the node of `shard` to the question of `ticket`.
+    /// Whether the answer of the node of `shard` to the question of `ticket` is still awaited.
     pub(crate) fn awaits(&self, ticket: &Ticket, shard: ShardId) -> bool {
         self.topics.get(ticket.conn).is_some_and(|topic| topic.awaits(shard, ticket.place))
     }
 
-    /// What the node at `origin` is to be asked for, now that there is a connection: see [`Topic::ask`].
+    /// The topics to ask for at `origin`, now that there is a link: see [`Topic::ask`].
     pub(crate) fn unasked(&self, origin: Origin) -> Vec<Id> {
         let unasked = Lack { shard: origin.shard, asked: None };
         let lacks = |id: &Id| self.topics.get(*id).is_some_and(|topic| topic.lacking.contains(&unasked));
@@ -403,7 +406,7 @@ impl Topic {
         self.home.is_none_or(|home| home == shard)
     }
 
-    /// Where its messages come from; `None` is every shard.
+    /// The shard from which its messages come; `None` for every shard.
     pub(crate) fn home(&self) -> Option<ShardId> {
         self.home
     }
@@ -413,13 +416,14 @@ impl Topic {
         self.lacking.is_empty()
     }
 
-    /// It is asked for elsewhere: how often in a row.
+    /// Counts a move. Returns the number of moves in a row.
     pub(crate) fn count_move(&mut self) -> u8 {
         self.moves = self.moves.saturating_add(1);
         self.moves
     }
 
-    /// Nobody can be asked for it now. Who waits does so until then at the latest. When to look at it again.
+    /// Notes that no node can be asked now. Clients wait until `until` at most. Returns the next instant at which to
+    /// look again.
     pub(crate) fn set_back(&mut self, until: Instant, reason: String, now: Instant) -> Instant {
         let retry_at = match self.is_waited_for() {
             true => now + RETRY_AFTER,
@@ -431,12 +435,12 @@ impl Topic {
         until.min(retry_at)
     }
 
-    /// Whether it is asked for again in a while.
+    /// Whether it will be asked for again after a time.
     pub(crate) fn is_parked(&self) -> bool {
         self.setback.as_ref().is_some_and(|setback| setback.retry_at != Instant::NEVER)
     }
 
-    /// The node of `shard` has ended the subscription. False if that was not there.
+    /// Notes that the node of `shard` has ended the subscription. Returns false if there was none.
     pub(crate) fn drop_at(&mut self, shard: ShardId) -> bool {
         let was_there = self.lives_on(shard) && self.lacking.iter().all(|lack| lack.shard != shard);
         if was_there {
@@ -455,7 +459,7 @@ impl Topic {
         self.lacking.iter().map(|lack| lack.shard)
     }
 
-    /// The node of `shard` is asked now. The number of the question.
+    /// Notes that the node of `shard` is asked now. Returns the number of the question.
     pub(crate) fn ask(&mut self, shard: ShardId) -> u32 {
         if let Some(setback) = &mut self.setback {
             setback.retry_at = Instant::NEVER;
@@ -467,26 +471,27 @@ impl Topic {
         self.questions
     }
 
-    /// Whether this question to the node of `shard` was the last: else the topic has left it since, and may have come back.
+    /// Whether this question to the node of `shard` was the last one. If not, the topic has left the shard since, and
+    /// may have returned.
     fn awaits(&self, shard: ShardId, question: u32) -> bool {
         self.lacking.contains(&Lack { shard, asked: Some(question) })
     }
 
-    /// The node of `shard` does not want to; it may be asked again.
+    /// Notes that the node of `shard` refuses. It may be asked again.
     pub(crate) fn refuse(&mut self, shard: ShardId) {
         for lack in self.lacking.iter_mut().filter(|lack| lack.shard == shard) {
             lack.asked = None;
         }
     }
 
-    /// The node of `shard` has confirmed. Whether all have now.
+    /// Notes that the node of `shard` has confirmed. Returns whether all have.
     pub(crate) fn confirm(&mut self, shard: ShardId) -> bool {
         self.lacking.retain(|lack| lack.shard != shard);
         (self.moves, self.setback) = (0, None);
         self.lacking.is_empty()
     }
 
-    /// Lets a place of the subscriber `conn` wait.
+    /// Adds a place of the subscriber `conn` that waits.
     pub(crate) fn wait(&mut self, conn: ConnId, wait: Wait) {
         if let Some(subscription) = self.subscribers.get_mut(&conn) {
             subscription.waits.push(wait);
@@ -502,7 +507,7 @@ impl Topic {
         self.subscribers.values().any(|subscription| !subscription.waits.is_empty())
     }
 
-    /// Takes all waits out: those subscribers are confirmed, or are to leave.
+    /// Takes all waits. Their subscribers are confirmed, or are to leave.
     pub(crate) fn take_waits(&mut self) -> Vec<(ConnId, Vec<Wait>)> {
         self.moves = 0;
         if let Some(setback) = &mut self.setback {
@@ -512,7 +517,7 @@ impl Topic {
         waiting.map(|(conn, subscription)| (*conn, std::mem::take(&mut subscription.waits))).collect()
     }
 
-    /// The subscribers that get messages: all that are confirmed.
+    /// The subscribers that get messages: all confirmed ones.
     pub(crate) fn listeners(&self) -> impl Iterator<Item = ConnId> {
         let confirmed = self.subscribers.iter().filter(|(_, subscription)| subscription.waits.is_empty());
         confirmed.map(|(conn, _)| *conn)
@@ -532,7 +537,7 @@ mod tests {
         Origin { shard: ShardId(shard), profile: ProfileId::FIRST }
     }
 
-    /// Over two shards, with a topic that `ONE` is subscribed to and whose nodes were asked.
+    /// Topics of two shards, with one topic to which `ONE` is subscribed and whose nodes were asked.
     fn asked(kind: Kind, home: Option<ShardId>) -> (Topics, Id) {
         let mut topics = Topics::new(2, Charge::default());
         let id = topics.insert(ProfileId::FIRST, (kind, b"news"), home, ShardId(0));
@@ -546,7 +551,7 @@ mod tests {
     }
 
     #[test]
-    fn a_topic_on_all_shards_is_there_once_all_nodes_have_confirmed() {
+    fn a_topic_on_all_shards_is_confirmed_once_all_nodes_are() {
         let (mut topics, id) = asked(Kind::Pattern, None);
         assert_eq!([0, 1].map(|shard| topics.at(at(shard))), [1, 1]);
         let topic = topics.get_mut(id).expect("it is there");
@@ -560,7 +565,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_who_leaves_takes_the_topic_with_him() {
+    fn the_last_subscriber_that_leaves_removes_the_topic() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(1)));
         let find = |topics: &Topics, profile, kind| topics.find(profile, kind, b"news");
         assert_eq!(find(&topics, ProfileId::FIRST, Kind::Channel), Some(id));
@@ -586,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn only_nodes_that_were_asked_are_told_that_nobody_is_left() {
+    fn only_asked_nodes_get_the_unsubscription() {
         let (mut topics, id) = asked(Kind::Pattern, None);
         topics.get_mut(id).expect("it is there").confirm(ShardId(0));
         topics.lose(at(0));
@@ -595,7 +600,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lost_node_had_confirmed_is_asked_for_again() {
+    fn topics_of_a_lost_node_are_asked_for_again() {
         let (mut topics, id) = asked(Kind::Channel, Some(ShardId(0)));
         let home = Some(ShardId(1));
         let elsewhere = topics.insert(ProfileId::FIRST, (Kind::Channel, b"sports"), home, ShardId(1));
@@ -614,7 +619,7 @@ mod tests {
     }
 
     #[test]
-    fn clients_are_told_counts_as_by_redis() {
+    fn confirmations_count_as_by_redis() {
         let mut subscribed = Subscribed::default();
         let names: [Arc<[u8]>; 4] = [b"a", b"b", b"c", b"d"].map(|name| Arc::from(&name[..]));
         let ids = [0, 1, 2, 3].map(|index| Id { index, generation: 0 });
