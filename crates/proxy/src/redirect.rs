@@ -111,6 +111,13 @@ impl Proxy {
             return false;
         }
         core.cx.note_declined(&declined);
+        if let Declined::Moved { slot, .. } = declined {
+            // A key that did not exist is not touched when its slot moves, so the node would still call it unchanged.
+            let node = core.cx.engine.links[ix].node;
+            let is_of_slot = |link: &Link| link.node == node && link.features.watched_slot == Some(slot);
+            self.end_watches(|other, link| other != ix && is_of_slot(link));
+        }
+        let core = &mut self.core;
         if let Some(Owed::Task(TaskId::Replay(id))) = owed
             && let Some(held) = core.execs.replays.get(id).and_then(|replay| replay.held)
         {

@@ -58,7 +58,7 @@ impl Proxy {
         }
         let losers = before.losers(&self.core.cx.engine.topology);
         hold_back_clients_of(&mut self.core.cx, &mut self.peers, &losers);
-        self.end_watches_on(&losers);
+        self.end_watches(|_, link| losers.contains(&link.node));
         self.drain_nodes();
         // Clients also wait if a node has redirected their requests to a place that the topology does not confirm.
         let core = &self.core;
@@ -71,11 +71,11 @@ impl Proxy {
         self.follow_up();
     }
 
-    /// Ends watches of keys on `nodes`, because changes of those keys cannot be seen any more.
-    fn end_watches_on(&mut self, nodes: &BTreeSet<NodeId>) {
+    /// Ends watches of keys on the links that `loses` names, because changes of those keys cannot be seen there any more.
+    pub(crate) fn end_watches(&mut self, loses: impl Fn(LinkIx, &Link) -> bool) {
         for ix in self.core.cx.engine.links.indexes() {
             let link = &mut self.core.cx.engine.links[ix];
-            if link.used_by != Use::Held || !nodes.contains(&link.node) {
+            if link.used_by != Use::Held || !loses(ix, link) {
                 continue;
             }
             // A WATCH may be in flight.

@@ -653,10 +653,10 @@ impl<'p> World<'p> {
     }
 }
 
-/// Prints the beginning of the bytes that a client sends or receives.
-fn tell(trace: bool, does: &str, client: usize, bytes: &[u8]) {
+/// Prints the beginning of the bytes that a client or a node sends or receives.
+fn tell(trace: bool, (kind, number): (&str, usize), does: &str, bytes: &[u8]) {
     if trace {
-        println!("              client {client} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());
+        println!("              {kind} {number} {does} {}", bytes[..bytes.len().min(300)].escape_ascii());
     }
 }
 

@@ -117,7 +117,7 @@ impl World<'_> {
         for _ in 0..count {
             let client = &mut self.clients[client];
             let sent = client.program.next(self.now, &mut self.prng, &mut self.ledger);
-            tell(self.trace, "sends", client.program.client, &sent.bytes);
+            tell(self.trace, ("client", client.program.client), "sends", &sent.bytes);
             bytes.extend_from_slice(&sent.bytes);
             if let Some(expect) = sent.expect {
                 client.expect(expect, self.now);

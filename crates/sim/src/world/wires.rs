@@ -76,6 +76,9 @@ impl World<'_> {
         self.take_wire(who, bytes.len());
         self.note(6, conn, bytes.len());
         self.mix(&bytes);
+        if let Who::Node(node) = who {
+            tell(self.trace, ("node", node), "answers", &bytes);
+        }
         self.proxy.handle_event(Event::Received { conn, bytes: &bytes }, self.now);
         self.plan_delivery_to_proxy(conn);
     }
@@ -110,7 +113,7 @@ impl World<'_> {
         match who {
             _ if dead => {}
             Who::Client(client) => {
-                tell(self.trace, "gets", client, &bytes);
+                tell(self.trace, ("client", client), "gets", &bytes);
                 let moment = Moment {
                     now: self.now,
                     troubled: self.troubled,
@@ -121,6 +124,7 @@ impl World<'_> {
                 self.check_acknowledged();
             }
             Who::Node(node) => {
+                tell(self.trace, ("node", node), "gets", &bytes);
                 self.nodes[node].receive(conn, &bytes);
                 let slow = if self.prng.one_in(20) { 20 } else { 1 };
                 self.plan_in_up_to(self.plan.delay_max * slow / 10, What::Run(conn));
