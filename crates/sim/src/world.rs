@@ -234,6 +234,8 @@ pub(crate) struct World<'p> {
     eager_until: Instant,
     /// Until then a fault may explain missing invalidations.
     deaf_until: Instant,
+    /// Pauses of the worker: their ends and lengths.
+    stalls: Vec<(Instant, Duration)>,
     /// Number of histories of nodes so far.
     histories: u64,
     /// Number of clients that the proxy has accepted so far: it numbers them so.
@@ -364,6 +366,7 @@ impl<'p> World<'p> {
             report: Report::default(),
             eager_until: Instant::ZERO,
             deaf_until: Instant::ZERO,
+            stalls: Vec::new(),
             histories: 0,
             admitted: 0,
         }
@@ -502,10 +505,18 @@ impl<'p> World<'p> {
         }
         let late = Duration::from_millis(*self.prng.pick(&[50, 300, 900, 3_000]));
         self.now += late;
+        self.stalls.push((self.now, late));
         self.ledger.now = self.now;
         // Clients received nothing meanwhile.
         self.deaf_until = self.deaf_until.max(self.now + 2 * COMPARE_EVERY);
         self.proxy.handle_lateness(late, self.now);
+    }
+
+    /// The instant since which the worker has run for `time`, its pauses not counted.
+    fn has_run_since(&self, time: Duration) -> Instant {
+        let back = |at: Instant, by: Duration| Instant::ZERO + at.since(Instant::ZERO + by);
+        let late = self.stalls.iter().rev();
+        late.fold(back(self.now, time), |then, &(end, late)| if end > then { back(then, late) } else { then })
     }
 
     /// Carries out the proxy's actions.

@@ -192,7 +192,8 @@ impl World<'_> {
     /// The reason why no client may read from `node`, a replica; `None` if the proxy may not know of it yet.
     pub(super) fn unfit(&self, node: usize) -> Option<&'static str> {
         let Reading { covers_for_primary, lag_bytes_max, .. } = self.plan.reading;
-        let then = Instant::ZERO + self.now.since(Instant::ZERO + KNOWN_WITHIN);
+        // While it is paused, the worker learns nothing.
+        let then = self.has_run_since(KNOWN_WITHIN);
         let is_steady = |node: &Node| !node.down && node.frozen_until <= then && node.loading_until <= then;
         let replica = &self.nodes[node];
         let follower = replica.follower.as_ref().filter(|_| !covers_for_primary && is_steady(replica))?;
