@@ -29,6 +29,14 @@ pub(crate) struct Dump {
     expires_at_ms: i64,
 }
 
+impl Dump {
+    /// Whether it can be stored now. RESTORE accepts nothing that expires at this very moment, and a key exists until the
+    /// moment is over. On a real node that is a millisecond, and here half a second.
+    pub(crate) fn can_be_put(&self, now: Instant) -> bool {
+        self.expires_at_ms != unix_ms(now) as i64
+    }
+}
+
 /// Requests between two pieces of housekeeping. The number is high, so that look-ups find expired keys too.
 const REQUESTS_PER_WORK: u32 = 16;
 
@@ -118,16 +126,16 @@ impl Keyspace {
         Some(Dump { payload, expires_at_ms: resp::reply::as_integer(&expires).unwrap_or(-1) })
     }
 
-    /// Stores `dump` under `key`. Returns false if it must wait. RESTORE accepts nothing that expires at this very moment, and
-    /// a key exists until the moment is over. On a real node that is a millisecond, and here half a second.
+    /// Stores `dump` under `key`. Returns false if it must wait: see [`Dump::can_be_put`].
     pub(crate) fn put(&mut self, key: &[u8], dump: Option<&Dump>, now: Instant) -> bool {
-        let Some(Dump { payload, expires_at_ms }) = dump else {
+        let Some(dump) = dump else {
             self.ask(&[b"DEL", key], now);
             return true;
         };
-        if *expires_at_ms == unix_ms(now) as i64 {
+        if !dump.can_be_put(now) {
             return false;
         }
+        let Dump { payload, expires_at_ms } = dump;
         let at_ms = expires_at_ms.max(&0).to_string();
         let kept = self.ask(&[b"RESTORE", key, at_ms.as_bytes(), payload, b"ABSTTL", b"REPLACE"], now);
         assert_eq!(kept, b"+OK\r\n", "a dump can be restored");

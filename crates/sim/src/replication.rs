@@ -166,7 +166,8 @@ impl Follower {
         !self.follows(log) || self.applied < log.changes.len()
     }
 
-    /// Takes over all data of the primary. Returns false if it must wait for a moment.
+    /// Takes over all data of the primary. Returns false if it must wait for a moment. Until then it keeps its own data, and
+    /// never has a part of both: a Redis that loads a snapshot refuses commands. So sentinels cannot promote it then.
     pub(crate) fn begin_anew(
         &mut self,
         log: &Log,
@@ -174,12 +175,13 @@ impl Follower {
         to: &mut Keyspace,
         now: Instant,
     ) -> bool {
+        let dumps: Vec<_> = from.keys(now).into_iter().map(|key| (from.dump(&key, now), key)).collect();
+        if dumps.iter().flat_map(|(dump, _)| dump).any(|dump| !dump.can_be_put(now)) {
+            return false;
+        }
         to.ask(&[b"FLUSHALL"], now);
-        for key in from.keys(now) {
-            let dump = from.dump(&key, now);
-            if !to.put(&key, dump.as_ref(), now) {
-                return false;
-            }
+        for (dump, key) in dumps {
+            to.put(&key, dump.as_ref(), now);
         }
         (self.history, self.applied, self.offset) = (Some(log.history), log.changes.len(), log.offset());
         true
