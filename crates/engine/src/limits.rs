@@ -3,9 +3,8 @@
 //! Two of them shape the flow:
 //!
 //! - Pending requests. Their replies, estimated from the client's recent ones, may fill 1 MiB; at most 1,024 requests
-//!   may
-//!   be pending. Above the limit, the worker does not read from the client until half of them are answered. So a client
-//!   gets a thousand large values a few at a time, and a thousand small ones in one go.
+//!   may be pending. Above the limit, the worker does not read from the client until half of them are answered. So a
+//!   client gets a thousand large values a few at a time, and a thousand small ones in one go.
 //! - Unread replies. A client that does not read is closed once 64 MiB wait for it, as with Redis's
 //!   `client-output-buffer-limit`.
 

@@ -97,7 +97,7 @@ pub enum Owner<K> {
     Task(K),
     /// The client in `conn`, which no longer waits. The reply is dropped (a tombstone).
     Late,
-    /// Nobody needs the reply, which says that a command waits for EXEC: the reply to EXEC says more. The ticket stands
+    /// Nobody: the reply only says that a command waits for EXEC, and the reply to EXEC says more. The ticket stands
     /// for `part` more replies of this kind.
     Queued,
     /// Nobody. The reply is dropped.

@@ -200,7 +200,7 @@ pub(crate) fn show_waiting(cx: &mut Context, session: &mut Session) {
 }
 
 /// Unblocks the client that waits on link `ix`: its request is answered as after a timeout. Does nothing if the node
-/// has not yet told its number for the connection.
+/// has not yet reported its number for the connection.
 pub(crate) fn end_wait(cx: &mut Context, ix: LinkIx) {
     let link = &mut cx.engine.links[ix];
     let (profile, id) = (link.profile, link.node);
@@ -306,7 +306,7 @@ pub(crate) fn note_held_reply(
             Some(false) => return cx.pins.doomed.push(ix),
         }
     }
-    // Nobody waits for the reply to UNWATCH. But if it is an error, keys may still be watched.
+    // No client waits for the reply to UNWATCH. But if the reply is an error, keys may still be watched.
     if cx.engine.links[ix].features.held_by.is_none() {
         cx.engine.links[ix].features.is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
         return_held(cx, ix);

@@ -20,16 +20,13 @@
 //! lists the limits. These rules keep the accounts right:
 //!
 //! - Buffers grow in powers of two, so that no memory of the allocator lies idle between sizes. A client without
-//!   pending
-//!   requests owns no buffer.
+//!   pending requests owns no buffer.
 //! - Requests for a node are queued in pieces. The old memory of a buffer that doubles would be of no use to others.
 //! - An MGET counts with the buffers of all its parts from its beginning. Buffers that finished MGETs leave for later
-//!   ones
-//!   have a limit of their own.
+//!   ones have a limit of their own.
 //! - A read brings no more than can be kept if each client sends as much.
 //! - Data that a client leaves behind counts by a `Charge`, which ends with its owner. It does not stop reading, since
-//!   it
-//!   would not shrink by that.
+//!   it would not shrink by that.
 //! - Scripts, libraries and users exist once for all workers, and are taken off the limit first.
 
 use crate::context::Context;

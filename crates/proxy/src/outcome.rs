@@ -22,7 +22,7 @@ pub(crate) enum Fault {
     Gone(String),
     /// The node cannot be the one that the topology means.
     Refused(String),
-    /// The node sent bytes that are no reply, or that nobody asked for.
+    /// The node sent bytes that are not a reply, or a reply without a request.
     Garbled(String),
 }
 

@@ -6,7 +6,7 @@
 //!   │ answered │ kept │ … │ kept   │ unsent │ … │ unsent    │   │ unsent   │◄── requests are appended
 //!   └──────────┴──────┘   └────────┴────────┘   └───────────┘   └──────────┘
 //!              ▲                   ▲                                       ▲
-//!               kept from           written                                 end      offsets among all bytes ever queued
+//!              kept from           written                                 end      offsets in all bytes ever queued
 //! ```
 //!
 //! Sent bytes stay in place until their request is answered. They are not copied, since nearly no request is ever sent

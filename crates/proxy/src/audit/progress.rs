@@ -27,7 +27,7 @@ struct Coming {
     lessons: BTreeSet<ConnId>,
 }
 
-/// An error names somebody who waits for nothing that will come, or an effect that was left over.
+/// The error names a client that waits without an event to wait for, or an effect that was left over.
 pub(super) fn check(proxy: &Proxy) -> Result<(), String> {
     let core = &proxy.core;
     if let Some(effect) = core.cx.effects.front() {

@@ -373,7 +373,7 @@ pub(crate) fn let_go_of(cx: &mut Context, ix: LinkIx) {
     held::return_held(cx, ix);
 }
 
-/// Unblocks the part on link `ix`, if its node has told its number for the connection.
+/// Unblocks the part on link `ix`, if its node has reported its number for the connection.
 fn end_part(cx: &mut Context, ix: LinkIx) {
     let link = &cx.engine.links[ix];
     let (profile, id) = (link.profile, link.node);

@@ -1,4 +1,4 @@
-//! Facts that nodes have told about themselves.
+//! Facts that nodes have reported about themselves.
 
 use crate::link::LinkIx;
 use resp::reply::is_error;

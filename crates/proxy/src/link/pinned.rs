@@ -11,16 +11,14 @@
 //! A client is pinned for one of these reasons:
 //!
 //! - A read got a large reply on the shared link. The link skips the reply, and the read is sent again on a pinned link
-//!   ("refetch"). Not a byte of the reply was passed on before. To keep their order, the client's later requests in flight to
-//!   that node are sent again as well; all of them must be reads. If the reply is so large that another link replaces the
-//!   shared one, the shared link itself may become the pinned one (`retire.rs`).
+//!   ("refetch"). Not a byte of the reply was passed on before. To keep their order, the client's later requests in
+//!   flight to that node are sent again as well; all of them must be reads. If the reply is so large that another link
+//!   replaces the shared one, the shared link itself may become the pinned one (`retire.rs`).
 //! - Its last replies were large, so the next one is expected to be large.
 //! - Its request may have a reply of any length (KEYS), and a permit is free. Without a free permit, the request is
-//!   sent like
-//!   any other.
+//!   sent like any other.
 //! - Its request is large. The request is passed on while it arrives ([`crate::requests::upload`]). If several shards
-//!   must
-//!   see it, or its beginning does not contain its key, it is passed on once it is complete.
+//!   must see it, or its beginning does not contain its key, it is passed on once it is complete.
 //!
 //! A pinned client's requests are carried out one at a time, and only after all earlier ones are answered. The permits
 //! bound the memory of all transfers. A client holds nothing while it waits for a permit. A client with a permit waits
@@ -40,20 +38,15 @@
 //! ```
 //!
 //! - Only reads are sent again, and only before a byte of the reply was passed on. Only reads of the same client may be
-//!   in
-//!   flight behind them to that node. A large reply to a write (`GETDEL`, a script) is held until it is complete.
+//!   in flight behind them to that node. A large reply to a write (`GETDEL`, a script) is held until it is complete.
 //! - If a client's last replies were large, the next one comes on a pinned link at once. Its requests are carried out
-//!   one by
-//!   one meanwhile.
+//!   one by one meanwhile.
 //! - The values of an MGET are passed on in the order of its keys, from all parts. The lists of a KEYS are passed on
-//!   one
-//!   after another, once each part has begun to answer without an error.
+//!   one after another, once each part has begun to answer without an error.
 //! - 32 clients of a worker may be pinned at once; others wait in line. A client that holds a pinned link and takes no
-//!   byte
-//!   for 30 seconds is closed.
+//!   byte for 30 seconds is closed.
 //! - If a node is lost in the middle of a reply, the client's connection is closed. An error would look like a part of
-//!   the
-//!   value.
+//!   the value.
 
 use crate::ConnId;
 use crate::context::Context;

@@ -53,7 +53,7 @@ pub(crate) struct Pins {
     /// Clients for which bytes may be passed on now.
     pub to_relay: Vec<ConnId>,
     /// Links whose next reply is to be read. It may be an error, which may say that the request was declined. It may be
-    /// a part of a reply that is no longer passed on part by part. Or it is for nobody.
+    /// a part of a reply that is no longer passed on part by part. Or it is to be dropped.
     pub to_read: Vec<LinkIx>,
 }
 

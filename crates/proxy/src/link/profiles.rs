@@ -15,18 +15,15 @@
 //!
 //! - `HELLO` and `RESET` are answered here like `SELECT`, and cost no round trip either.
 //! - The links of a profile are closed when it had no client for five seconds. A worker has at most 1,024 of them.
-//!   Requests
-//!   that need more are refused.
+//!   Requests that need more are refused.
 //! - Pinned and retired links, scans, scripts and requests to several shards keep to the profile of their request.
 //! - Replies in RESP3 pass unchanged. Replies that are made or merged here use the protocol of the request.
 //! - With `--auth=nodes`, a profile also has one user and one password (`passing.rs`, `identities.rs`): its links begin
-//!   with
-//!   that `AUTH`. A node checks a password over a link that carries nothing else. A profile without clients is forgotten, and
-//!   the password with the last profile of a user. Its number then names no profile, so that no late request goes out as
-//!   another user.
+//!   with that `AUTH`. A node checks a password over a link that carries nothing else. A profile without clients is
+//!   forgotten, and the password with the last profile of a user. Its number then names no profile, so that no late
+//!   request goes out as another user.
 //! - A push on a link for replies closes the link. It might be meant as a reply, and then every client behind it would
-//!   get
-//!   the reply of another.
+//!   get the reply of another.
 
 use crate::context::Context;
 use crate::errors::{self, Lost};

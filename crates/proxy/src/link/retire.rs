@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   a reply that is too large begins, or the last of many ──► retired: a fresh link takes its place
-//!     ├─ reads in flight behind it, of clients that usually get small replies ──► sent again on the fresh one, once each;
+//!     ├─ reads in flight behind it, of clients that usually get small replies ──► sent again on the fresh one, once;
 //!     │                                                                   reads of a replica, to its primary
 //!     ├─ no other client waits for a reply on it then ──► it becomes the pinned link of the large reply's client, or
 //!     │                                               is closed, if that client has gone or there is no permit
@@ -214,7 +214,7 @@ pub(crate) fn reuse_retired(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     }
 }
 
-/// Whether nobody waits for the requests in flight on it, and none of them changes anything.
+/// Whether every request in flight on it is a read whose reply will be dropped.
 pub(crate) fn is_abandoned(link: &Link) -> bool {
     link.tickets().all(|ticket| match ticket.owner {
         Owner::Late | Owner::Nobody => ticket.kept.is_read(),

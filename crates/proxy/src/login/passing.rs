@@ -242,7 +242,7 @@ pub(crate) fn end_judgement(cx: &mut Context, id: Id, reply: &[u8], out: &mut Ve
     append(out, if may_ask { &answer } else { reply });
 }
 
-/// Removes and returns a reply for which nobody waits any more.
+/// Removes and returns a reply that is no longer awaited.
 pub(crate) fn forget_judgement(cx: &mut Context, id: Id) -> Vec<u8> {
     cx.logins.passing.judged.remove(id).unwrap_or_default()
 }

@@ -15,17 +15,15 @@
 //! the confirmation of their subscription. As in Redis, they may overtake replies that are still to come from nodes.
 //!
 //! - A transaction may publish to channels of its own shard. A message of a script comes from the shard on which the
-//!   script
-//!   runs. It reaches the subscribers only if this is also the channel's shard: give both a hash tag.
+//!   script runs. It reaches the subscribers only if this is also the channel's shard: give both a hash tag.
 //! - If a node of a topic is down, the error `TRYAGAIN` takes the place of the confirmation. The client is then not
-//!   subscribed
-//!   to the channel.
+//!   subscribed to the channel.
 //! - When a link for messages is lost, clients stay subscribed, and the next link subscribes again. Messages that were
-//!   published meanwhile are lost. The log reports it, and `total_message_gaps` of `INFO stats` counts it. A silent link gets
-//!   a PING after 5 seconds.
+//!   published meanwhile are lost. The log reports it, and `total_message_gaps` of `INFO stats` counts it. A silent
+//!   link gets a PING after 5 seconds.
 //! - A subscriber with more than 32 MiB waiting for it, or 8 MiB for a minute, is closed, as by Redis's
-//!   `client-output-buffer-limit pubsub`. If memory fills because subscribers do not read, they are closed before any other
-//!   client waits. The subscriptions of a worker may take 64 MiB; beyond that `SUBSCRIBE` is an error.
+//!   `client-output-buffer-limit pubsub`. If memory fills because subscribers do not read, they are closed before any
+//!   other client waits. The subscriptions of a worker may take 64 MiB; beyond that `SUBSCRIBE` is an error.
 
 use crate::ConnId;
 use crate::features::Ticket;
@@ -136,7 +134,7 @@ pub(crate) struct Deserted {
     pub profile: ProfileId,
     pub kind: Kind,
     pub name: Arc<[u8]>,
-    /// Shards whose nodes were asked, and whether they have confirmed. They have to be told.
+    /// Shards whose nodes were asked, and whether they have confirmed. They must get the unsubscription.
     pub asked: Vec<(ShardId, bool)>,
 }
 
@@ -147,7 +145,7 @@ pub(crate) struct Moved {
     pub name: Arc<[u8]>,
     /// The old origin.
     pub from: Origin,
-    /// Whether the node there was asked and must be told.
+    /// Whether the node there was asked, and must get the unsubscription.
     pub asked: bool,
     /// Whether that node has confirmed.
     pub confirmed: bool,
