@@ -63,6 +63,16 @@ use stdx::{Id, Instant};
 use topology::discovery::Wish;
 use topology::{Address, NodeId, ShardId};
 
+/// The fate of the later requests of a declined one.
+enum Fate {
+    /// All were declined as well.
+    Declined,
+    /// Some are in flight.
+    Open,
+    /// At least one may have run.
+    Run,
+}
+
 impl Proxy {
     /// Handles `reply`, an error, if it declines the first request on the link `ix`. Returns whether it does.
     #[cold]
@@ -200,7 +210,11 @@ impl Proxy {
             Some(request) if !overtaken => {
                 let retry_at = Instant::NEVER;
                 let retry = Retry { ticket, request, profile, shard };
-                Ok(Stray { retry, used_by, watches, aim, reason, retry_at })
+                let later = match declined.behind() {
+                    Behind::Reads => self.core.cx.later_in_flight(&ticket, aim).count(),
+                    Behind::Nothing | Behind::Anything => 0,
+                };
+                Ok(Stray { retry, used_by, watches, aim, later, reason, retry_at })
             }
             _ => Err(reason),
         }
@@ -291,9 +305,11 @@ impl Proxy {
     /// Also retries the topics (`homes.rs`) that are due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.cx.engine.now;
+        let queue = &self.core.cx.retry_queue;
+        let fates: Vec<Fate> = queue.strays.iter().map(|stray| self.core.cx.fate_of_later(stray)).collect();
         let strays = std::mem::take(&mut self.core.cx.retry_queue.strays);
         (self.core.cx.retry_queue.bytes, self.core.cx.retry_queue.due_at) = (0, Instant::NEVER);
-        for stray in strays {
+        for (stray, fate_of_later) in strays.into_iter().zip(fates) {
             if !all && stray.retry_at > now && stray.retry.ticket.deadline > now {
                 let retry_queue = &mut self.core.cx.retry_queue;
                 retry_queue.bytes += stray.retry.request.len();
@@ -308,8 +324,14 @@ impl Proxy {
                 self.give_up(stray);
                 continue;
             }
-            let id = self.core.cx.owner_of(stray.aim);
-            self.send_in_turn(stray, id, false);
+            match fate_of_later {
+                Fate::Declined => {
+                    let id = self.core.cx.owner_of(stray.aim);
+                    self.send_in_turn(stray, id, false);
+                }
+                Fate::Open => self.park(Stray { retry_at: now + RETRY_AFTER, ..stray }),
+                Fate::Run => self.give_up(stray),
+            }
         }
         let topics_due_at = self.core.subscriptions.retry_topics(&mut self.core.cx, &mut self.peers);
         self.core.cx.retry_queue.due_at = self.core.cx.retry_queue.due_at.min(topics_due_at);
@@ -483,6 +505,33 @@ impl Context {
         })
     }
 
+    /// Later requests of the client of `ticket` that are in flight, for the same keys.
+    fn later_in_flight(&self, ticket: &Ticket, aim: Aim) -> impl Iterator<Item = &Ticket> {
+        self.engine.links.iter().flat_map(move |link| {
+            let later = link.tickets().enumerate().filter(|(_, other)| is_ahead(ticket, other));
+            later.filter_map(move |(number, other)| {
+                let is_same = |of_other| self.overlap(of_other, aim);
+                self.aim_of_kept(link, number).is_none_or(is_same).then_some(other)
+            })
+        })
+    }
+
+    /// The fate of the later requests of `stray`. A node can become a primary again before it has read them. Then it runs
+    /// them, and `stray` would run behind them.
+    fn fate_of_later(&self, stray: &Stray) -> Fate {
+        if stray.later == 0 {
+            return Fate::Declined;
+        }
+        let ticket = &stray.retry.ticket;
+        if self.later_in_flight(ticket, stray.aim).next().is_some() {
+            return Fate::Open;
+        }
+        let is_later =
+            |other: &&Stray| is_ahead(ticket, &other.retry.ticket) && self.overlap(other.aim, stray.aim);
+        let declined = self.retry_queue.strays.iter().filter(is_later).count();
+        if declined < stray.later { Fate::Run } else { Fate::Declined }
+    }
+
     /// Whether an earlier request of the client of `stray`, for the same keys, waits in the retry queue.
     fn is_behind_parked(&self, stray: &Stray) -> bool {
         let is_it = |other: &Stray| {
@@ -602,7 +651,7 @@ impl Core {
             let (request, aim) = self.request_again((ix, number), owed);
             let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
             let (reason, retry_at) = (reason.to_owned(), Instant::NEVER);
-            Some(Stray { retry, used_by: link.used_by, watches: false, aim, reason, retry_at })
+            Some(Stray { retry, used_by: link.used_by, watches: false, aim, later: 0, reason, retry_at })
         };
         let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()

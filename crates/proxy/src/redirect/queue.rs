@@ -28,6 +28,9 @@ pub(crate) struct Stray {
     /// Whether a request on a held link watches keys, or else waits for an element.
     pub watches: bool,
     pub aim: Aim,
+    /// The number of later requests of the client, for the same keys, that the node must decline too. They were in flight
+    /// when this one was declined.
+    pub later: usize,
     /// The client's error if the time is up.
     pub reason: String,
     pub retry_at: Instant,

@@ -361,6 +361,32 @@ fn declined_write_is_not_retried_behind_an_answered_read() {
 }
 
 #[test]
+fn declined_write_does_not_overtake_a_later_one_that_ran() {
+    for (later, again) in [("+OK|", false), ("-READONLY You can't write against a read only replica.|", true)]
+    {
+        let mut rig = Rig::ready(1);
+        rig.promote(0, 1);
+        rig.bring_up(1);
+        let client = rig.client();
+        rig.client_sends(client, "set x 1|set x 2|");
+        let sent = rig.node_got(1);
+        rig.node_sends(1, "-READONLY You can't write against a read only replica.|");
+        rig.pass(Duration::from_millis(40));
+        assert_eq!(
+            (rig.node_got(1), rig.taken(client)),
+            (String::new(), String::new()),
+            "the second decides"
+        );
+        rig.node_sends(1, later);
+        rig.pass(Duration::from_millis(40));
+        assert_eq!(rig.node_got(1), if again { sent } else { String::new() });
+        let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: READONLY You can't write against a read only replica.|";
+        let told = if again { String::new() } else { format!("{refusal}+OK|") };
+        assert_eq!(rig.taken(client), told);
+    }
+}
+
+#[test]
 fn errors_of_plain_nodes_are_not_redirects() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
