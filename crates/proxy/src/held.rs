@@ -42,7 +42,6 @@ use crate::session::Reason;
 use crate::session::pinning::Pinning;
 use resp::encode;
 use std::time::Duration;
-use stdx::Instant;
 use topology::{NodeId, ShardId};
 
 const CLIENT_ID: &[u8] = b"*2\r\n$6\r\nCLIENT\r\n$2\r\nID\r\n";
@@ -108,7 +107,6 @@ fn hold_on(cx: &mut Context, session: &Session, id: NodeId) -> Result<LinkIx, Lo
     link.used_by = Use::Held;
     link.features.held_by = Some(session.conn);
     (link.shard, link.features.watched_slot) = (shard, None);
-    link.late_at_most = Instant::NEVER;
     cx.holders.conns += 1;
     Ok(ix)
 }

@@ -192,7 +192,10 @@ impl Context {
     /// Returns link `ix`, on which all requests are answered. The next client that needs a link gets it. If its node
     /// gets no requests any more, it is closed.
     pub(crate) fn give_back(&mut self, ix: LinkIx) {
-        let id = self.engine.links[ix].node;
+        let link = &mut self.engine.links[ix];
+        // A wait on it was limited. The link may become a shared one, to which the limit would apply as well.
+        link.late_at_most = Instant::NEVER;
+        let id = link.node;
         match self.profiles.link(ProfileId::FIRST, id) {
             Some(_) => self.pins.add_idle(id, ix),
             None => self.pins.doomed.push(ix),

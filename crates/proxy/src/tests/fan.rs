@@ -150,6 +150,28 @@ fn blocking_read_over_shards_ends_with_first_entry() {
 }
 
 #[test]
+fn the_time_limit_of_an_unblocked_link_ends_with_its_wait() {
+    let mut scene = Scene::waiting(Rig::ready(2));
+    let entry = scene.has(1);
+    scene.rig.sends(scene.held[0], "*-1|");
+    scene.rig.node_sends(0, ":1|");
+    assert_eq!(scene.answered(), format!("*1|{entry}"));
+    let (mut rig, key, idle) = (scene.rig, &scene.keys[0], scene.held[0]);
+    let [client, other, fresh] = [(); 3].map(|()| rig.client());
+    rig.client_sends(client, &format!("get {key}|"));
+    rig.client_sends(other, &format!("get {key}|"));
+    // The idle link takes the place of the shared one, on which a large reply begins.
+    rig.node_sends(0, "$2000000|0123456789");
+    rig.pass(Duration::from_millis(200));
+    rig.client_sends(fresh, &format!("get {key}|"));
+    assert_eq!(rig.taken(idle), format!("*2|$3|get|${}|{key}|", key.len()));
+    rig.pass(Duration::from_millis(900));
+    assert_eq!(rig.taken(fresh), "");
+    rig.sends(idle, "$1|v|");
+    assert_eq!(rig.taken(fresh), "$1|v|");
+}
+
+#[test]
 fn entries_that_come_during_the_unblock_are_not_lost() {
     let mut scene = Scene::waiting(Rig::ready(2));
     let second = scene.has(1);
