@@ -408,14 +408,21 @@ impl Subscriptions {
         self.sources.get_mut(&origin).into_iter().for_each(|source| source.ended = ended.clone());
     }
 
-    /// Whether the reply to `ticket` may be about a topic of the slot `its`.
+    /// Whether the reply to `ticket` may be about a shard channel of the slot `its`. Nodes never redirect requests for
+    /// other topics, which may have the same name.
     fn may_be_of(&self, cx: &Context, ticket: &Ticket, its: u32) -> bool {
-        let name = match ticket.owner {
-            Owner::Task(TaskKind::Subscribe) => self.topics.get(ticket.conn).map(|topic| &topic.name),
-            Owner::Task(TaskKind::Unsubscribe) => self.leaving.get(ticket.conn).map(|leaving| &leaving.name),
+        let topic = match ticket.owner {
+            Owner::Task(TaskKind::Subscribe) => {
+                self.topics.get(ticket.conn).map(|topic| (topic.kind, &topic.name))
+            }
+            Owner::Task(TaskKind::Unsubscribe) => {
+                self.leaving.get(ticket.conn).map(|leaving| (leaving.kind, &leaving.name))
+            }
             _ => return false,
         };
-        name.is_none_or(|name| cx.engine.topology.division_of(name).0 == its)
+        topic.is_none_or(|(kind, name)| {
+            kind == Kind::ShardChannel && cx.engine.topology.division_of(name).0 == its
+        })
     }
 }
 

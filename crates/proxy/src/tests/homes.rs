@@ -170,3 +170,21 @@ fn unsubscribe_from_a_moving_slot_is_answered_once() {
     rig.sends(source, &moved(slot, 1));
     assert!(rig.is_closed(source), "nobody has asked for that");
 }
+
+#[test]
+fn a_plain_channel_is_never_declined_for_its_slot() {
+    let mut rig = Rig::cluster(2);
+    let (client, channel, slot, source) = listener(&mut rig);
+    rig.client_sends(client, &format!("subscribe {channel}|"));
+    rig.sends(source, &changed("subscribe", &channel));
+    rig.client_sends(client, &format!("sunsubscribe|ssubscribe {channel}|unsubscribe {channel}|"));
+    rig.taken(client);
+    // The node ends the subscription by itself, and declines both requests for the shard channel. UNSUBSCRIBE of the plain
+    // channel has the same name, and its own answer.
+    rig.sends(source, &changed("sunsubscribe", &channel));
+    rig.sends(source, &moved(slot, 5).repeat(2));
+    let told = changed("sunsubscribe", &channel);
+    assert_eq!((rig.is_closed(source), rig.taken(client)), (false, told));
+    rig.sends(source, &changed("unsubscribe", &channel));
+    assert!(!rig.is_closed(source));
+}
