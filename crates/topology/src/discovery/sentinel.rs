@@ -22,7 +22,7 @@ use super::schedule::{Rest, Schedule};
 use super::sentinel_answer::{
     Claim, Fellow, NoClaim, QUESTIONS, Role, is_about, is_subscribed, parse, parse_fellows, parse_role,
 };
-use super::sentinel_shard::{Said, Shard};
+use super::sentinel_shard::{Said, Shard, Votes};
 use super::talk::{Greetings, Heard, Talks, error_text};
 use super::{Event, News, PATIENCE, Party, View, Wish};
 use crate::{Address, ShardSpec};
@@ -307,6 +307,8 @@ impl SentinelDiscovery {
                 Some(Said { by: &sentinel.address, claim, has_vote: has_vote(&self.sentinels, index) })
             });
             let said: Vec<Said<'_>> = said.collect();
+            let is_open = |sentinel: &Sentinel| sentinel.replies.is_some() && sentinel.claims[name].is_none();
+            let votes = Votes { all: votes, are_open: self.sentinels.iter().any(is_open) };
             shard.decide(&said, votes, &mut self.talks, now);
         }
         self.tend_shards(now);

@@ -115,11 +115,30 @@ enum Chief<'a> {
 /// while its sentinel is silent. Sentinels exchange news every two seconds; one that has not heard of it by then will not.
 const SUSPECT_FOR: Duration = Duration::from_secs(10);
 
+/// The sentinels whose claims count for a majority.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Votes {
+    /// Their number.
+    pub all: usize,
+    /// Whether some of them were asked, have not answered yet, and made no claim before.
+    pub are_open: bool,
+}
+
+/// The number of sentinels with a vote that make the claim.
+fn votes_for(said: &[Said<'_>], claim: &Claim) -> usize {
+    said.iter().filter(|other| other.has_vote && is_same(other.claim, claim)).count()
+}
+
 impl Shard {
-    /// Takes in the present statements of sentinels, of which `votes` count for a majority. The time passes between calls too:
-    /// see [`Shard::handle_time`].
-    pub(super) fn decide(&mut self, said: &[Said<'_>], votes: usize, talks: &mut Talks, now: Instant) {
-        if let Some(best) = self.best_claim(said, votes, now).cloned() {
+    /// Takes in the present statements of sentinels. The time passes between calls too: see [`Shard::handle_time`].
+    ///
+    /// The first claim of all waits until a majority makes it, or no sentinel is left that may contradict. Otherwise writes would
+    /// go to the primary of a sentinel that is wrong and fast.
+    pub(super) fn decide(&mut self, said: &[Said<'_>], votes: Votes, talks: &mut Talks, now: Instant) {
+        if let Some(best) = self.best_claim(said, votes.all, now).cloned() {
+            if self.claim.is_none() && votes.are_open && votes_for(said, &best) * 2 <= votes.all {
+                return;
+            }
             self.believe(best, talks, now);
         }
         self.follow_failover(said, talks, now);
@@ -131,12 +150,11 @@ impl Shard {
     /// the clock back, slow sentinels would keep a wrong primary for ever.
     fn best_claim<'a>(&mut self, said: &[Said<'a>], votes: usize, now: Instant) -> Option<&'a Claim> {
         let known = self.claim.as_ref();
-        let votes_for =
-            |claim: &Claim| said.iter().filter(|other| other.has_vote && is_same(other.claim, claim)).count();
         let is_known = |claim: &Claim| known.is_some_and(|known| known.address == claim.address);
         // Of equals the first sentinel's wins; the known claim goes before all.
         let claims = said.iter().rev().map(|said| said.claim);
-        let Some(best) = claims.max_by_key(|claim| (claim.epoch, votes_for(claim), is_known(claim))) else {
+        let Some(best) = claims.max_by_key(|claim| (claim.epoch, votes_for(said, claim), is_known(claim)))
+        else {
             self.older.stop(now);
             return None;
         };
@@ -146,7 +164,7 @@ impl Shard {
         }
         let heard = said.iter().filter(|said| said.has_vote).count();
         match () {
-            () if votes_for(best) * 2 > votes => self.older.go_on(now),
+            () if votes_for(said, best) * 2 > votes => self.older.go_on(now),
             () if heard * 2 > votes => self.older = Older::default(),
             () => self.older.stop(now),
         }

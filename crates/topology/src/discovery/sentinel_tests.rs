@@ -227,6 +227,26 @@ fn equals_are_decided_by_most() {
     assert_eq!(primaries(&world), ["a:1"]);
 }
 
+/// While others have yet to answer, the claim of one is no news; if they do not answer, it is.
+#[test]
+fn the_first_answer_alone_decides_nothing() {
+    for (slowness, expected) in [(300, "a:1"), (60_000, "x:1")] {
+        let mut world = World::new(discovery(&["s:1", "s:2", "s:3"], &["one"]));
+        for (at, claim) in [("s:1", "x:1"), ("s:2", "a:1"), ("s:3", "a:1")] {
+            world.put(at, sentinel(&said(&[("one", claim, 0)])));
+        }
+        for at in ["s:2", "s:3"] {
+            world.slow.insert(at.to_owned(), Duration::from_millis(slowness));
+        }
+        world.put("a:1", primary());
+        world.put("x:1", primary());
+        world.run_for(Duration::from_millis(200));
+        assert!(world.views.is_empty(), "{:?}", world.views);
+        world.run_for(Duration::from_secs(3));
+        assert_eq!(primaries(&world), [expected]);
+    }
+}
+
 /// Whatever epoch it claims, a node that does not report itself as a primary gets no writes.
 #[test]
 fn a_lie_about_a_replica_moves_no_write_to_it() {
