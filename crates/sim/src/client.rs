@@ -433,7 +433,8 @@ impl Client {
         let replies =
             sessions::replies_of(reply, &transaction.steps).ok_or("EXEC has another number of replies")?;
         let mut errors = replies.iter().filter(|reply| reply::is_error(reply)).peekable();
-        if errors.peek().is_some() && !errors.any(|error| moment.excuses(error)) {
+        let excuses = |error: &[u8]| moment.excuses(error) || transaction.watched && names_a_change(error);
+        if errors.peek().is_some() && !errors.any(|error| excuses(error)) {
             return Err(format!("nothing went wrong, and EXEC says {:?}", text(reply)));
         }
         let fates = transaction.fates(&replies, ledger)?;
@@ -545,6 +546,12 @@ fn told(reply: &[u8]) -> Option<Told> {
         || line.contains("; the new key is written, and the old one may still be there")
         || line.contains(&format!("; the element taken from the source may be in key {JOURNAL}"));
     (line.starts_with("ERR ") && unknown).then_some(Told::Unknown)
+}
+
+/// Whether `error` says that a part of a transaction did not run because a watched key had changed. The key changed behind
+/// the check, when an earlier part had run.
+fn names_a_change(error: &[u8]) -> bool {
+    String::from_utf8_lossy(error).contains("a watched key has changed")
 }
 
 /// Whether `reply` says why the number of up-to-date replicas is unknown.

@@ -670,6 +670,26 @@ fn a_key_that_changes_behind_the_check_stops_the_rest() {
 }
 
 #[test]
+fn a_split_command_names_the_part_that_ended_the_transaction() {
+    let mut rig = ready(3);
+    let client = rig.client();
+    let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
+    let (first, second) = watch_both(&mut rig, client, &a, &b);
+    rig.client_sends(client, &format!("multi|incr {a}|incr {c}|mset {c} 1 {b} 2|exec|"));
+    rig.sends(first, "-ERR unknown subcommand|");
+    rig.sends(second, &info("x"));
+    rig.sends(first, &ran(1, ":1|"));
+    rig.sends(second, "+OK|+QUEUED|*-1|");
+    let told = rig.taken(client);
+    assert!(
+        told.contains("-ERR not run on shard 127.0.0.1:7002: the transaction ended with an earlier part;"),
+        "{told}"
+    );
+    assert!(told.contains("-ERR not run on shard 127.0.0.1:7001: a watched key has changed;"), "{told}");
+    assert_idle(&rig);
+}
+
+#[test]
 fn shards_that_are_only_watched_are_asked_together() {
     let mut rig = ready(3);
     let client = rig.client();

@@ -105,13 +105,15 @@ fn write_split(
 ) {
     let shares = split.shares.len() as u32;
     let mut merge = Merge::new(split.merge, shares, &split.share_of_key, split.reads, None, spare, prng);
-    let mut failure = None;
+    let mut failed = Vec::new();
     for (share, &(part, _)) in (0..).zip(&split.shares) {
-        match cursors[part as usize].next() {
-            Ok(reply) => _ = merge.absorb(share, reply),
-            Err(text) => _ = failure.get_or_insert(text),
+        let cursor = &mut cursors[part as usize];
+        match cursor.next_reply() {
+            Some(reply) => _ = merge.absorb(share, reply),
+            None => failed.push((cursor.tells_little(), part)),
         }
     }
+    let failure = failed.into_iter().min().map(|(_, part)| cursors[part as usize].next_text());
     match failure {
         None => drop(merge.finish(out, spare)),
         Some(text) => {
@@ -142,20 +144,39 @@ impl<'a> Cursor<'a> {
         .map_or(Cursor::Failed { part, is_told: false }, Cursor::Ran)
     }
 
-    /// The reply to the next command, or the text of an error.
-    fn next(&mut self) -> Result<&'a [u8], String> {
+    /// The reply to the next command, if the part has one.
+    fn next_reply(&mut self) -> Option<&'a [u8]> {
         match self {
-            Cursor::Ran(replies) => replies.next().ok_or_else(|| errors::MERGE_FAILED.to_owned()),
+            Cursor::Ran(replies) => replies.next(),
+            Cursor::Failed { .. } => None,
+        }
+    }
+
+    /// The text of the error for the next command, if the part has no reply.
+    fn next_text(&mut self) -> String {
+        match self {
+            Cursor::Ran(_) => errors::MERGE_FAILED.to_owned(),
+            Cursor::Failed { part, is_told } if *is_told => part.short_text(),
             Cursor::Failed { part, is_told } => {
-                Err(if std::mem::replace(is_told, true) { part.short_text() } else { part.text() })
+                *is_told = true;
+                part.text()
             }
         }
     }
 
+    /// Whether another part that has failed should be named instead. An earlier command has named this one, or it was not
+    /// sent, since another part ended the transaction.
+    fn tells_little(&self) -> (bool, bool) {
+        match self {
+            Cursor::Ran(_) => (false, false),
+            Cursor::Failed { part, is_told } => (*is_told, matches!(part.result, PartResult::Unsent)),
+        }
+    }
+
     fn write_next(&mut self, out: &mut Vec<u8>) {
-        match self.next() {
-            Ok(reply) => append(out, reply),
-            Err(text) => errors::write(out, &text),
+        match self.next_reply() {
+            Some(reply) => append(out, reply),
+            None => errors::write(out, &self.next_text()),
         }
     }
 }
