@@ -58,10 +58,25 @@ pub struct SentinelDiscovery {
     /// By name.
     shards: Vec<Shard>,
     period: Duration,
+    start: Start,
     pub(super) talks: Talks,
     pub(super) findings: Findings,
     prng: Prng,
 }
+
+/// The start, in which the first claims wait for those of other sentinels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Start {
+    /// No sentinel was asked yet.
+    Unasked,
+    /// A first claim without a majority waits until then, as long as other sentinels may answer.
+    Waiting(Instant),
+    Over,
+}
+
+/// The longest time for which a first claim waits. Sentinels answer within milliseconds. A sentinel that is slower delays no
+/// start for longer.
+const START_PATIENCE: Duration = Duration::from_millis(300);
 
 /// One sentinel.
 #[derive(Debug)]
@@ -105,6 +120,7 @@ impl SentinelDiscovery {
             shards: settings.names.iter().map(|_| Shard::default()).collect(),
             names: settings.names,
             period: settings.period,
+            start: Start::Unasked,
             talks: Talks::new(Greetings {
                 node: settings.node_greeting,
                 sentinel: settings.sentinel_greeting,
@@ -150,6 +166,14 @@ impl SentinelDiscovery {
                 self.tend_feed(index, now);
             }
         }
+        match self.start {
+            Start::Unasked => self.start = Start::Waiting(now + START_PATIENCE),
+            Start::Waiting(until) if until <= now => {
+                self.start = Start::Over;
+                self.decide(now);
+            }
+            Start::Waiting(_) | Start::Over => {}
+        }
         if self.shards.iter().any(|shard| shard.due() <= now) {
             self.tend_shards(now);
         }
@@ -167,7 +191,8 @@ impl SentinelDiscovery {
         let sentinels =
             self.sentinels.iter().flat_map(|sentinel| [sentinel.question_at(), sentinel.feed_due()]);
         let due = sentinels.chain(self.shards.iter().map(Shard::due)).min();
-        due.unwrap_or(Instant::NEVER).min(self.talks.deadline())
+        let start = if let Start::Waiting(until) = self.start { until } else { Instant::NEVER };
+        due.unwrap_or(Instant::NEVER).min(self.talks.deadline()).min(start)
     }
 
     /// Asks a sentinel about all names.
@@ -308,7 +333,8 @@ impl SentinelDiscovery {
             });
             let said: Vec<Said<'_>> = said.collect();
             let is_open = |sentinel: &Sentinel| sentinel.replies.is_some() && sentinel.claims[name].is_none();
-            let votes = Votes { all: votes, are_open: self.sentinels.iter().any(is_open) };
+            let waits = matches!(self.start, Start::Waiting(_)) && self.sentinels.iter().any(is_open);
+            let votes = Votes { all: votes, are_open: waits };
             shard.decide(&said, votes, &mut self.talks, now);
         }
         self.tend_shards(now);

@@ -120,7 +120,7 @@ const SUSPECT_FOR: Duration = Duration::from_secs(10);
 pub(super) struct Votes {
     /// Their number.
     pub all: usize,
-    /// Whether some of them were asked, have not answered yet, and made no claim before.
+    /// Whether it is the start, and some of them were asked and have not answered yet.
     pub are_open: bool,
 }
 
@@ -132,8 +132,8 @@ fn votes_for(said: &[Said<'_>], claim: &Claim) -> usize {
 impl Shard {
     /// Takes in the present statements of sentinels. The time passes between calls too: see [`Shard::handle_time`].
     ///
-    /// The first claim of all waits until a majority makes it, or no sentinel is left that may contradict. Otherwise writes would
-    /// go to the primary of a sentinel that is wrong and fast.
+    /// At the start, the first claim of all waits until a majority makes it, or no sentinel is left that may contradict.
+    /// Otherwise writes would go to the primary of a sentinel that is wrong and fast.
     pub(super) fn decide(&mut self, said: &[Said<'_>], votes: Votes, talks: &mut Talks, now: Instant) {
         if let Some(best) = self.best_claim(said, votes.all, now).cloned() {
             if self.claim.is_none() && votes.are_open && votes_for(said, &best) * 2 <= votes.all {
