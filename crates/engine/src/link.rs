@@ -201,6 +201,8 @@ pub struct Link<F: Features> {
     pub incoming: Incoming,
     /// Output to the node.
     pub outgoing: Outgoing,
+    /// Bytes since they were counted for the node.
+    pub traffic: Traffic,
     /// Requests that wait for their replies.
     in_flight: InFlight<F>,
     /// The instant from which all requests in flight are late despite progress.
@@ -224,6 +226,15 @@ pub struct Handshake<F: Features> {
     pub proof: F::Proof,
     /// Whether the node was asked for the proof.
     is_proving: bool,
+}
+
+/// Bytes that went over a link.
+#[derive(Debug, Default)]
+pub struct Traffic {
+    /// From the node.
+    pub bytes_in: u64,
+    /// To the node.
+    pub bytes_out: u64,
 }
 
 /// Results of the last attempts to connect.
@@ -310,6 +321,7 @@ impl<F: Features> Link<F> {
             attempts: Attempts::default(),
             incoming: Incoming::default(),
             outgoing: Outgoing::default(),
+            traffic: Traffic::default(),
             in_flight: InFlight::default(),
             late_at_most: Instant::NEVER,
             counted_bytes: 0,

@@ -6,6 +6,7 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Engine, Link, Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::held::losses::Losses;
+use crate::latency::Time;
 use crate::limits::{Limits, Settings};
 use crate::link::inspected::Inspection;
 use crate::link::pins::Pins;
@@ -14,6 +15,7 @@ use crate::link::{LinkIx, ProfileId};
 use crate::local::gathered::{Inquiries, Mail, Seeker};
 use crate::login::attempts::{Passing, is_denial};
 use crate::login::job::ControlJob;
+use crate::node_tally::NodeTally;
 use crate::outcome::{Effect, Fault};
 use crate::redirect::queue::{RetryQueue, Wishes};
 use crate::replies::merge::{Merge, SpareValues};
@@ -24,10 +26,11 @@ use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason};
 use crate::tally::Tally;
 use crate::topology_update::ejection::Ejection;
+use command::Number;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use stdx::{Instant, Prng, Slab};
-use topology::{ShardId, Topology};
+use topology::{NodeId, ShardId, Topology};
 use users::Users;
 
 /// The context of a feature.
@@ -97,6 +100,33 @@ pub(crate) struct Stats {
     /// The counters at the last reset.
     pub baseline: Counters,
     pub tally: Tally,
+    pub nodes: NodeTally,
+}
+
+/// Replies of one node to requests of one command that were queued at the same time: they are counted together.
+#[derive(Clone, Copy)]
+pub(crate) struct Alike {
+    pub node: NodeId,
+    pub command: Number,
+    pub queued_us: u32,
+    pub count: u64,
+}
+
+impl Stats {
+    /// Counts replies that came at `now_us`.
+    #[inline(always)]
+    pub(crate) fn count_replies(&mut self, alike: &Alike, now_us: u32) {
+        let time = Time::between(alike.queued_us, now_us);
+        self.tally.count_times(alike.command, time, alike.count);
+        self.nodes.count_times(alike.node, time, alike.count);
+    }
+
+    /// Counts a reply of `node` that is an error.
+    #[cold]
+    pub(crate) fn count_error(&mut self, node: NodeId, command: Number, reply: &[u8]) {
+        self.tally.count_failed(command, reply);
+        self.nodes.row(node).errors += 1;
+    }
 }
 
 /// Output for other workers and for the user of the proxy.

@@ -7,6 +7,7 @@ use crate::features::Session;
 use crate::held::fan::Fans;
 use crate::limits::{Limits, Settings};
 use crate::monitor::Monitor;
+use crate::node_tally;
 use crate::pause::Pause;
 use crate::pubsub::Subscriptions;
 use crate::reading::Readers;
@@ -84,6 +85,8 @@ impl Core {
         self.cx.stats.counters.held_bytes = self.cx.engine.memory.held_bytes() as u64;
         self.cx.board.publish(worker, &self.cx.stats.counters.since(&self.cx.stats.baseline));
         self.cx.board.publish_tally(worker, &self.cx.stats.tally);
+        let nodes = node_tally::report(&mut self.cx);
+        self.cx.board.publish_nodes(worker, nodes);
     }
 
     /// Resets the counts for all observers, for CONFIG RESETSTAT.

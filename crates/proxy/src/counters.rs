@@ -1,6 +1,7 @@
 //! The counts of a worker, and the board on which workers share state: counts (INFO covers all workers) and scripts.
 
 use crate::monitor::monitors::Monitors;
+use crate::node_tally::{self, NodeReport, NodeReports};
 use crate::pubsub::audience::Audience;
 use crate::scripts::known::Scripts;
 use crate::tally::Tally;
@@ -200,6 +201,8 @@ pub struct Board {
     pub(crate) monitors: Monitors,
     /// By worker. Locked once a second by its worker, and by each reader.
     tallies: Vec<Mutex<Tally>>,
+    /// The same for each worker's view of the nodes.
+    nodes: Vec<Mutex<NodeReports>>,
     usage: Mutex<Usage>,
     /// Number of clients of all workers.
     seats_taken: AtomicUsize,
@@ -216,6 +219,7 @@ impl Board {
         Board {
             rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
             tallies: (0..workers).map(|_| Mutex::default()).collect(),
+            nodes: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
             pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
@@ -271,7 +275,7 @@ impl Board {
     }
 
     /// The resources that the process uses, as set last.
-    pub(crate) fn usage(&self) -> Usage {
+    pub fn usage(&self) -> Usage {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -280,8 +284,34 @@ impl Board {
         self.tallies[worker].lock().unwrap_or_else(PoisonError::into_inner).copy_from(tally);
     }
 
+    /// Publishes the view of the nodes that `worker` has.
+    pub(crate) fn publish_nodes(&self, worker: usize, reports: NodeReports) {
+        *self.nodes[worker].lock().unwrap_or_else(PoisonError::into_inner) = reports;
+    }
+
+    /// The nodes of the newest topology, with the sums of all workers, and the topology's epoch.
+    pub fn nodes(&self) -> (u64, Vec<NodeReport>) {
+        let views: Vec<NodeReports> = self
+            .nodes
+            .iter()
+            .map(|view| view.lock().unwrap_or_else(PoisonError::into_inner).clone())
+            .collect();
+        let NodeReports { epoch, nodes } = node_tally::combine(views.iter());
+        (epoch, nodes)
+    }
+
+    /// The counts that `worker` published last, at most a second ago.
+    pub fn of_worker(&self, worker: usize) -> Counters {
+        Counters::from_array(std::array::from_fn(|at| self.rows[worker][at].load(Ordering::Relaxed)))
+    }
+
+    /// Number of workers.
+    pub fn workers(&self) -> usize {
+        self.rows.len()
+    }
+
     /// The sum of all workers' counts by command.
-    pub(crate) fn tally(&self) -> Tally {
+    pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();
         for tally in &self.tallies {
             sum.add(&tally.lock().unwrap_or_else(PoisonError::into_inner));

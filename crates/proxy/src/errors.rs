@@ -8,6 +8,67 @@
 pub(crate) use engine::lost::Lost;
 use resp::{Request, encode};
 
+/// The cause of an error that a client got, by the error contract.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// Not a byte of the request reached a node.
+    NotSent,
+    /// The transaction was discarded before it could run.
+    Discarded,
+    /// The connection ended without a reply: the request may have run.
+    ConnectionLost,
+    /// No reply came in time: the request may have run.
+    Timeout,
+    /// The bytes that came were no reply: the request may have run.
+    ProtocolError,
+    /// shardis refused the request, for a reason that is the request's.
+    Refused,
+    /// The error is a node's own.
+    Node,
+}
+
+impl Cause {
+    /// All causes, in the order of their numbers.
+    pub const ALL: [Cause; 7] = [
+        Cause::NotSent,
+        Cause::Discarded,
+        Cause::ConnectionLost,
+        Cause::Timeout,
+        Cause::ProtocolError,
+        Cause::Refused,
+        Cause::Node,
+    ];
+
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            Cause::NotSent => "not_sent",
+            Cause::Discarded => "discarded",
+            Cause::ConnectionLost => "connection_lost",
+            Cause::Timeout => "timeout",
+            Cause::ProtocolError => "protocol_error",
+            Cause::Refused => "refused",
+            Cause::Node => "node",
+        }
+    }
+
+    /// The cause of a lost request, by the beginning of the error's text. `None` for other errors.
+    pub(crate) fn of(reply: &[u8]) -> Option<Cause> {
+        const BEGINNINGS: [(&[u8], Cause); 8] = [
+            (b"-TRYAGAIN shard ", Cause::NotSent),
+            (b"-ERR shard ", Cause::NotSent),
+            (b"-ERR not run ", Cause::NotSent),
+            (b"-ERR outcome unknown ", Cause::ConnectionLost),
+            (b"-EXECABORT Transaction discarded because of: ", Cause::Discarded),
+            (b"-ERR node connection lost", Cause::ConnectionLost),
+            (b"-ERR node timeout", Cause::Timeout),
+            (b"-ERR node protocol error", Cause::ProtocolError),
+        ];
+        let found = BEGINNINGS.iter().find(|(beginning, _)| reply.starts_with(beginning));
+        found.map(|(_, cause)| *cause)
+    }
+}
+
 /// The same for a transaction. A node runs none of it before it has read the last byte of EXEC.
 pub(crate) fn text_of_exec(lost: &Lost) -> String {
     match lost {
@@ -265,9 +326,21 @@ mod tests {
     use std::time::Duration;
 
     #[test]
+    fn causes_are_numbered_in_their_order() {
+        let numbers = Cause::ALL.map(|cause| cause as usize);
+        assert_eq!(numbers, std::array::from_fn(|number| number));
+    }
+
+    #[test]
     fn libraries_may_repeat_only_unsent_requests() {
         let not_sent = Lost::NotSent { shard: "a".into(), reason: "connection refused".into() };
         assert_eq!(not_sent.text(), "TRYAGAIN shard a unavailable: connection refused");
+        assert_eq!(Cause::of(&reply(&not_sent.text())), Some(Cause::NotSent));
+        assert_eq!(Cause::of(&reply(&text_of_exec(&not_sent))), Some(Cause::Discarded));
+        for text in [text_of_part(&not_sent), not_run("a", "it is down"), not_run_either("a")] {
+            assert_eq!(Cause::of(&reply(&text)), Some(Cause::NotSent), "{text}");
+        }
+        assert_eq!(Cause::of(&reply(&outcome_unknown("a"))), Some(Cause::ConnectionLost));
         assert_eq!(
             text_of_part(&not_sent),
             "ERR shard a unavailable: connection refused; other parts of this command may have been applied"
@@ -278,6 +351,7 @@ mod tests {
             Lost::Garbled { shard: "a".into() },
         ] {
             assert!(lost.text().starts_with("ERR node "), "{}", lost.text());
+            assert!(Cause::of(&reply(&lost.text())).is_some(), "{}", lost.text());
             assert!(lost.text().ends_with("outcome unknown (shard a)"), "{}", lost.text());
         }
     }

@@ -223,6 +223,7 @@ impl Proxy {
             Some(&mut Peer::Link(ix)) => {
                 core.cx.stats.counters.node_bytes_out += count as u64;
                 let link = &mut core.cx.engine.links[ix];
+                link.traffic.bytes_out += count as u64;
                 link.handle_sent(count, &mut core.cx.engine.pool);
                 if link.outgoing.blocked {
                     link.note_blocked(core.cx.engine.now);

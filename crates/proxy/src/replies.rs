@@ -8,7 +8,7 @@ pub(crate) mod reports;
 mod tasks;
 
 use crate::ConnId;
-use crate::context::Context;
+use crate::context::{Alike, Context};
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
@@ -29,7 +29,7 @@ use crate::session::pinning::Pinning;
 use crate::walk;
 use command::Number;
 use resp::reply::plain_len;
-use topology::ShardId;
+use topology::{NodeId, ShardId};
 
 /// The receiver of a reply: the part of a [`Ticket`] that delivery needs. The ticket was written in pieces, so
 /// copying it whole stalled store forwarding in the processor: 3 % of a GET.
@@ -47,6 +47,11 @@ impl Recipient {
     fn of(ticket: &Ticket) -> Recipient {
         let &Ticket { conn, place, part, command, queued_us, .. } = ticket;
         Recipient { conn, place, part, command, queued_us }
+    }
+
+    #[inline(always)]
+    fn alike(&self, node: NodeId) -> Alike {
+        Alike { node, command: self.command, queued_us: self.queued_us, count: 1 }
     }
 }
 
@@ -67,6 +72,7 @@ impl Proxy {
         let core = &mut self.core;
         core.cx.stats.counters.node_bytes_in += bytes.len() as u64;
         let link = &mut core.cx.engine.links[ix];
+        link.traffic.bytes_in += bytes.len() as u64;
         link.handle_progress(core.cx.engine.now);
         match link.used_by {
             Use::Pinned if link.is_ready() => self.handle_pinned_bytes(ix, bytes),
@@ -331,7 +337,8 @@ impl Proxy {
     /// Handles a rare kind of reply. It is not inlined, because it would make the usual ones slower.
     #[inline(never)]
     fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
-        let used_by = self.core.cx.engine.links[ix].used_by;
+        let (used_by, node) = (self.core.cx.engine.links[ix].used_by, self.core.cx.engine.links[ix].node);
+        self.core.cx.stats.nodes.count_reply(node, ticket.queued_us, self.core.cx.engine.now_us, reply);
         match used_by {
             Use::Shared | Use::Pinned | Use::Subscription | Use::Standby => {}
             Use::Retired | Use::Draining => retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket),
@@ -418,13 +425,12 @@ impl Proxy {
             self.deliver_in_part(first, Outcome::Reply(reply));
             return 0;
         }
+        let (node, now_us) = (core.cx.engine.links[ix].node, core.cx.engine.now_us);
+        let mut alike = recipient.alike(node);
         loop {
-            core.cx.stats.tally.count_reply(
-                recipient.command,
-                recipient.queued_us,
-                core.cx.engine.now_us,
-                reply,
-            );
+            if resp::reply::is_error(reply) {
+                core.cx.stats.count_error(node, recipient.command, reply);
+            }
             let link = &mut core.cx.engine.links[ix];
             let Some(ticket) = link.front() else { break };
             if ticket.conn != first.conn || ticket.owner != Owner::Client {
@@ -438,7 +444,14 @@ impl Proxy {
             (recipient, reply) = (Recipient::of(ticket), next);
             link.pop();
             used += len;
+            if (recipient.command, recipient.queued_us) == (alike.command, alike.queued_us) {
+                alike.count += 1;
+            } else {
+                core.cx.stats.count_replies(&alike, now_us);
+                alike = recipient.alike(node);
+            }
         }
+        core.cx.stats.count_replies(&alike, now_us);
         let next = core.cx.after_settling(session, reply.len());
         self.go_on(first.conn, next);
         used

@@ -316,6 +316,7 @@ impl Context {
         self.holders.conns -= usize::from(self.engine.links[ix].used_by == Use::Held);
         self.pins.vacate(ix);
         if ix != LinkIx::FIRST {
+            self.stats.nodes.take_traffic(&mut self.engine.links[ix]);
             self.engine.links.vacate(ix);
         }
     }

@@ -73,6 +73,7 @@ impl Proxy {
         let ended = Ended::new(cx, ix, fault);
         cx.stats.counters.nodes_up -= u64::from(ended.is_node && ended.was_ready);
         cx.stats.counters.node_failures += 1;
+        cx.stats.nodes.row(cx.engine.links[ix].node).failures += 1;
         let rescued = replicas::rescue_reads(cx, ix);
         let repeats = match ended.kind {
             Kind::Gone if ended.used_by == Use::Shared => {

@@ -102,7 +102,9 @@ impl Context {
         let passed = link.pass(&input, &self.engine.limits).map_err(|error| Garbled::by(ix, error))?;
         let bytes = &input[..passed.len];
         if !session.replies.is_relaying() && !bytes.is_empty() {
-            self.stats.tally.count_reply(ticket.command, ticket.queued_us, self.engine.now_us, bytes);
+            let (queued_us, now_us) = (ticket.queued_us, self.engine.now_us);
+            self.stats.tally.count_reply(ticket.command, queued_us, now_us, bytes);
+            self.stats.nodes.count_reply(link.node, queued_us, now_us, bytes);
         }
         session.replies.relay(bytes, &mut self.engine.pool);
         link.restore_input(input, passed.len, &mut self.engine.pool);

@@ -21,8 +21,8 @@ pub(super) fn reads(facts: &Facts<'_>, text: &mut String) {
 
 pub(super) fn commands(facts: &Facts<'_>, text: &mut String) {
     for (name, row) in facts.tally.commands() {
-        let per_call = if row.calls == 0 { 0.0 } else { row.usec as f64 / row.calls as f64 };
-        let (calls, usec, rejected, failed) = (row.calls, row.usec, row.rejected, row.failed);
+        let per_call = if row.calls == 0 { 0.0 } else { row.usec() as f64 / row.calls as f64 };
+        let (calls, usec, rejected, failed) = (row.calls, row.usec(), row.rejected, row.failed);
         push(
             text,
             format_args!(

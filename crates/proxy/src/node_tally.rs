@@ -1,0 +1,252 @@
+//! Counts of a worker for each node, and the view of its nodes that a worker publishes.
+
+use crate::context::Context;
+use crate::features::Link;
+use crate::latency::{Latency, Time};
+use crate::link::{State, Use};
+use engine::link::Traffic;
+use topology::{NodeId, Topology};
+
+/// Counts of one node.
+#[derive(Clone, Debug, Default)]
+pub struct NodeCounts {
+    /// Replies that were errors.
+    pub errors: u64,
+    /// Bytes that came from the node.
+    pub bytes_in: u64,
+    /// Bytes that the node took.
+    pub bytes_out: u64,
+    /// Connections that were lost or could not be opened.
+    pub failures: u64,
+    /// Times from queueing to reply, for each reply, with those to requests of shardis itself. Replies that are passed
+    /// on while they come count at their first byte.
+    pub times: Latency,
+}
+
+impl NodeCounts {
+    fn add(&mut self, other: &NodeCounts) {
+        self.errors += other.errors;
+        self.bytes_in += other.bytes_in;
+        self.bytes_out += other.bytes_out;
+        self.failures += other.failures;
+        self.times.add(&other.times);
+    }
+}
+
+/// One worker's counts of all nodes, by [`NodeId`].
+#[derive(Debug, Default)]
+pub(crate) struct NodeTally {
+    rows: Vec<NodeCounts>,
+}
+
+impl NodeTally {
+    /// The counts of `node`.
+    #[inline]
+    pub(crate) fn row(&mut self, node: NodeId) -> &mut NodeCounts {
+        let index = node.0 as usize;
+        if index >= self.rows.len() {
+            self.grow(index);
+        }
+        &mut self.rows[index]
+    }
+
+    /// Counts the bytes that went over `link` since the last call.
+    pub(crate) fn take_traffic(&mut self, link: &mut Link) {
+        let Traffic { bytes_in, bytes_out } = std::mem::take(&mut link.traffic);
+        let row = self.row(link.node);
+        row.bytes_in += bytes_in;
+        row.bytes_out += bytes_out;
+    }
+
+    #[cold]
+    fn grow(&mut self, index: usize) {
+        self.rows.resize_with(index + 1, NodeCounts::default);
+    }
+
+    /// Counts a reply of `node` that came at `now_us` to a request that was queued at `queued_us`.
+    #[inline]
+    pub(crate) fn count_reply(&mut self, node: NodeId, queued_us: u32, now_us: u32, reply: &[u8]) {
+        self.count_times(node, Time::between(queued_us, now_us), 1);
+        self.row(node).errors += u64::from(resp::reply::is_error(reply));
+    }
+
+    /// Counts `times` replies of `node` that came this `time` after their requests were queued.
+    #[inline(always)]
+    pub(crate) fn count_times(&mut self, node: NodeId, time: Time, times: u64) {
+        self.row(node).times.count(time, times);
+    }
+}
+
+/// Whether a node takes requests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum NodeState {
+    /// No: there is no connection.
+    Down,
+    /// Not yet: a connection is being made.
+    Connecting,
+    /// Yes.
+    Up,
+}
+
+impl NodeState {
+    /// Its name in metrics.
+    pub fn name(self) -> &'static str {
+        match self {
+            NodeState::Down => "down",
+            NodeState::Connecting => "connecting",
+            NodeState::Up => "up",
+        }
+    }
+
+    fn of(link: &Link) -> NodeState {
+        match link.state {
+            State::Ready { .. } => NodeState::Up,
+            State::Connecting { .. } | State::Probing { .. } => NodeState::Connecting,
+            State::Waiting { .. } => NodeState::Down,
+        }
+    }
+}
+
+/// One node as its workers see it: levels, and counts since the process began.
+#[derive(Clone, Debug)]
+pub struct NodeReport {
+    /// Host and port.
+    pub address: String,
+    /// The name of its shard.
+    pub shard: String,
+    /// Whether it is the shard's primary.
+    pub is_primary: bool,
+    /// By the shared connection: the worst of all workers. `None` without such a connection.
+    pub state: Option<NodeState>,
+    /// Why the last attempt to connect failed; empty if it is up.
+    pub reason: String,
+    /// Connections of all uses.
+    pub links: usize,
+    /// Requests that wait for their replies.
+    pub in_flight: usize,
+    /// Bytes that wait to be sent.
+    pub queued_bytes: usize,
+    /// Sums since the process began.
+    pub counts: NodeCounts,
+}
+
+impl NodeReport {
+    fn of(topology: &Topology, id: NodeId, counts: NodeCounts) -> Option<NodeReport> {
+        let node = topology.node(id);
+        let shard = topology.shard(node.shard?);
+        Some(NodeReport {
+            address: node.address.to_string(),
+            shard: shard.name.clone(),
+            is_primary: shard.primary == Some(id),
+            state: None,
+            reason: String::new(),
+            links: 0,
+            in_flight: 0,
+            queued_bytes: 0,
+            counts,
+        })
+    }
+
+    fn note_link(&mut self, link: &Link) {
+        self.links += usize::from(link.conn().is_some());
+        self.in_flight += link.in_flight();
+        self.queued_bytes += link.queued_bytes();
+        if link.stands_for_node() || (!self.is_primary && link.used_by == Use::Replica) {
+            let state = NodeState::of(link);
+            self.state = Some(state);
+            if state != NodeState::Up {
+                self.reason.clone_from(&link.attempts.reason);
+            }
+        }
+    }
+
+    /// Adds another worker's view of the same node.
+    fn add(&mut self, other: &NodeReport) {
+        self.state = self.state.into_iter().chain(other.state).min();
+        if self.reason.is_empty() {
+            self.reason.clone_from(&other.reason);
+        }
+        self.links += other.links;
+        self.in_flight += other.in_flight;
+        self.queued_bytes += other.queued_bytes;
+        self.counts.add(&other.counts);
+    }
+}
+
+/// One worker's view of the topology and its nodes.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct NodeReports {
+    /// The epoch of the worker's topology.
+    pub epoch: u64,
+    /// The nodes of this topology.
+    pub nodes: Vec<NodeReport>,
+}
+
+/// This worker's view of all nodes.
+pub(crate) fn report(cx: &mut Context) -> NodeReports {
+    let topology = &cx.engine.topology;
+    let ids = (0..topology.nodes().len() as u32).map(NodeId);
+    let (rows, mut nodes) = (&mut cx.stats.nodes, Vec::new());
+    cx.engine.links.iter_mut().for_each(|link| rows.take_traffic(link));
+    for id in ids {
+        nodes.push(NodeReport::of(topology, id, rows.row(id).clone()));
+    }
+    for link in cx.engine.links.iter() {
+        if let Some(Some(node)) = nodes.get_mut(link.node.0 as usize) {
+            node.note_link(link);
+        }
+    }
+    NodeReports { epoch: topology.epoch(), nodes: nodes.into_iter().flatten().collect() }
+}
+
+/// The views of all workers as one: the nodes of the newest topology.
+pub(crate) fn combine<'a>(views: impl Iterator<Item = &'a NodeReports>) -> NodeReports {
+    let mut views: Vec<&NodeReports> = views.collect();
+    views.sort_by_key(|view| std::cmp::Reverse(view.epoch));
+    let Some((newest, others)) = views.split_first() else { return NodeReports::default() };
+    let mut sum = (*newest).clone();
+    for other in others.iter().flat_map(|view| &view.nodes) {
+        if let Some(node) = sum.nodes.iter_mut().find(|node| node.address == other.address) {
+            node.add(other);
+        }
+    }
+    sum
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::{Rig, deliver_mail};
+    use std::time::Duration;
+
+    #[test]
+    fn the_board_has_the_sums_of_all_workers_for_each_node() {
+        let mut rigs = Rig::workers(2, 2);
+        for rig in &mut rigs {
+            let (client, key) = (rig.client(), rig.key(1));
+            rig.client_sends(client, &format!("get {key}|"));
+            rig.pass(Duration::from_millis(3));
+            rig.node_sends(1, "-ERR no|");
+            rig.pass(Duration::from_secs(2));
+        }
+        deliver_mail(&mut rigs);
+        let (_, nodes) = rigs[0].proxy.core.cx.board.nodes();
+        let [idle, busy] = &nodes[..] else { panic!("two nodes: {nodes:?}") };
+        assert_eq!((idle.counts.errors, idle.state, idle.links), (0, Some(NodeState::Up), 2));
+        assert_eq!((busy.counts.errors, busy.is_primary), (2, true));
+        assert!(busy.counts.times.sum_us() >= 6000, "{:?}", busy.counts.times.sum_us());
+        assert_eq!(busy.counts.bytes_in - idle.counts.bytes_in, 2 * 9);
+    }
+
+    #[test]
+    fn a_node_is_as_bad_as_its_worst_worker_says() {
+        let mut rigs = Rig::workers(2, 2);
+        let conn = rigs[1].node(1);
+        rigs[1].event(crate::Event::Closed { conn, reason: "connection refused" });
+        rigs.iter_mut().for_each(|rig| rig.proxy.core.publish());
+        let (_, nodes) = rigs[0].proxy.core.cx.board.nodes();
+        assert_eq!(nodes[0].state, Some(NodeState::Up));
+        assert!(nodes[1].state < Some(NodeState::Up), "{nodes:?}");
+        assert_eq!((nodes[1].reason.as_str(), nodes[1].counts.failures), ("connection refused", 1));
+    }
+}
