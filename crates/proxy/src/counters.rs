@@ -1,7 +1,7 @@
 //! The counts of a worker, and the board on which workers share state: counts (INFO covers all workers) and scripts.
 
 use crate::monitor::monitors::Monitors;
-use crate::node_tally::{self, NodeReport, NodeReports};
+use crate::node_tally::{self, NodeReports};
 use crate::pubsub::audience::Audience;
 use crate::scripts::known::Scripts;
 use crate::tally::Tally;
@@ -289,15 +289,14 @@ impl Board {
         *self.nodes[worker].lock().unwrap_or_else(PoisonError::into_inner) = reports;
     }
 
-    /// The nodes of the newest topology, with the sums of all workers, and the topology's epoch.
-    pub fn nodes(&self) -> (u64, Vec<NodeReport>) {
+    /// The newest topology of all workers, and its nodes with the sums of all workers.
+    pub fn nodes(&self) -> NodeReports {
         let views: Vec<NodeReports> = self
             .nodes
             .iter()
             .map(|view| view.lock().unwrap_or_else(PoisonError::into_inner).clone())
             .collect();
-        let NodeReports { epoch, nodes } = node_tally::combine(views.iter());
-        (epoch, nodes)
+        node_tally::combine(views.iter())
     }
 
     /// The counts that `worker` published last, at most a second ago.

@@ -80,10 +80,11 @@ pub use local::gathered::Mail;
 pub use local::info::info_reference;
 pub use login::credentials::Credentials;
 pub use login::job::{ControlJob, Task};
-pub use node_tally::{NodeCounts, NodeReport, NodeState};
+pub use node_tally::{NodeCounts, NodeReport, NodeReports, NodeState};
 pub use proxy::Proxy;
-pub use proxy::face::Pending;
+pub use proxy::face::{Pending, client_lines};
 pub use reading::{ReadFrom, Reading};
+pub use tally::{ReadRow, Row, Tally};
 pub use topology_update::discovered::Discovered;
 pub use topology_update::ejection::Ejecting;
 

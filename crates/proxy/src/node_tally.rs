@@ -5,6 +5,7 @@ use crate::features::Link;
 use crate::latency::{Latency, Time};
 use crate::link::{State, Use};
 use engine::link::Traffic;
+use std::sync::Arc;
 use topology::{NodeId, Topology};
 
 /// Counts of one node.
@@ -175,34 +176,40 @@ impl NodeReport {
 
 /// One worker's view of the topology and its nodes.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct NodeReports {
-    /// The epoch of the worker's topology.
-    pub epoch: u64,
+pub struct NodeReports {
+    /// The topology by which the worker goes; `None` before its first second.
+    pub topology: Option<Arc<Topology>>,
     /// The nodes of this topology.
     pub nodes: Vec<NodeReport>,
 }
 
+impl NodeReports {
+    fn epoch(&self) -> Option<u64> {
+        self.topology.as_ref().map(|topology| topology.epoch())
+    }
+}
+
 /// This worker's view of all nodes.
 pub(crate) fn report(cx: &mut Context) -> NodeReports {
-    let topology = &cx.engine.topology;
+    let topology = Arc::clone(&cx.engine.topology);
     let ids = (0..topology.nodes().len() as u32).map(NodeId);
     let (rows, mut nodes) = (&mut cx.stats.nodes, Vec::new());
     cx.engine.links.iter_mut().for_each(|link| rows.take_traffic(link));
     for id in ids {
-        nodes.push(NodeReport::of(topology, id, rows.row(id).clone()));
+        nodes.push(NodeReport::of(&topology, id, rows.row(id).clone()));
     }
     for link in cx.engine.links.iter() {
         if let Some(Some(node)) = nodes.get_mut(link.node.0 as usize) {
             node.note_link(link);
         }
     }
-    NodeReports { epoch: topology.epoch(), nodes: nodes.into_iter().flatten().collect() }
+    NodeReports { topology: Some(topology), nodes: nodes.into_iter().flatten().collect() }
 }
 
 /// The views of all workers as one: the nodes of the newest topology.
 pub(crate) fn combine<'a>(views: impl Iterator<Item = &'a NodeReports>) -> NodeReports {
     let mut views: Vec<&NodeReports> = views.collect();
-    views.sort_by_key(|view| std::cmp::Reverse(view.epoch));
+    views.sort_by_key(|view| std::cmp::Reverse(view.epoch()));
     let Some((newest, others)) = views.split_first() else { return NodeReports::default() };
     let mut sum = (*newest).clone();
     for other in others.iter().flat_map(|view| &view.nodes) {
@@ -230,7 +237,7 @@ mod tests {
             rig.pass(Duration::from_secs(2));
         }
         deliver_mail(&mut rigs);
-        let (_, nodes) = rigs[0].proxy.core.cx.board.nodes();
+        let nodes = rigs[0].proxy.core.cx.board.nodes().nodes;
         let [idle, busy] = &nodes[..] else { panic!("two nodes: {nodes:?}") };
         assert_eq!((idle.counts.errors, idle.state, idle.links), (0, Some(NodeState::Up), 2));
         assert_eq!((busy.counts.errors, busy.is_primary), (2, true));
@@ -244,7 +251,7 @@ mod tests {
         let conn = rigs[1].node(1);
         rigs[1].event(crate::Event::Closed { conn, reason: "connection refused" });
         rigs.iter_mut().for_each(|rig| rig.proxy.core.publish());
-        let (_, nodes) = rigs[0].proxy.core.cx.board.nodes();
+        let nodes = rigs[0].proxy.core.cx.board.nodes().nodes;
         assert_eq!(nodes[0].state, Some(NodeState::Up));
         assert!(nodes[1].state < Some(NodeState::Up), "{nodes:?}");
         assert_eq!((nodes[1].reason.as_str(), nodes[1].counts.failures), ("connection refused", 1));

@@ -1,5 +1,6 @@
 //! The command line: its subcommands, and refusals in one line.
 
+mod admin;
 mod discovery;
 mod like;
 pub(crate) mod listener;
@@ -8,6 +9,8 @@ mod remarks;
 pub(crate) mod rivals;
 mod service;
 mod serving;
+pub(crate) mod settings;
+mod store;
 
 use crate::config::{self, Depth};
 use crate::tcp::TcpArgs;
@@ -23,7 +26,7 @@ use std::time::Duration;
 
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
 pub(crate) use remarks::no_effect;
-pub(crate) use service::ServiceArgs;
+pub(crate) use service::{LogFormat, ServiceArgs};
 pub(crate) use serving::Serving;
 
 /// The version, and the commit if it is known (build.rs).
@@ -127,6 +130,18 @@ pub(crate) enum Task {
     DieWithParent(DieWithParentArgs),
 }
 
+impl Task {
+    /// With the effective settings, as they follow from `flags` of `shardis proxy`.
+    fn with_settings(self, flags: &[OsString]) -> Task {
+        match self {
+            Task::Serve(serving) => {
+                Task::Serve(Box::new(Serving { settings: settings::settings(flags, &[]), ..*serving }))
+            }
+            task => task,
+        }
+    }
+}
+
 /// Reads the command line, and the configuration file that it names.
 ///
 /// On `Err` the text is already printed. Help goes to stdout with exit code 0. A refusal goes to stderr in one line, with exit
@@ -136,7 +151,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
     match words.split_first() {
         Some((command, flags)) if command == "proxy" => match config::asked_for(flags) {
             Some(file) => parse_with_file(&file, flags),
-            None => parse_words(&words),
+            None => parse_words(&words).map(|task| task.with_settings(flags)),
         },
         Some((command, _)) if command == DIE_WITH_PARENT => {
             let parsed = DieWithParentCli::try_parse_from(&words);

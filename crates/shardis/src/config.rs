@@ -23,9 +23,11 @@ mod tests;
 mod wording;
 
 use crate::args::listener::Place;
+use crate::args::settings;
 use crate::args::{ProxyArgs, Serving, Way};
 use crate::listeners::CannotListen;
 use crate::tcp::TcpArgs;
+use admin::Setting;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
 use document::Document;
@@ -50,7 +52,7 @@ pub(crate) enum Depth {
 }
 
 /// Flags of the process, which do not depend on its service.
-const OF_THE_PROCESS: [&str; 4] = ["workers", "reuse_port", "drain_timeout", "log_level"];
+const OF_THE_PROCESS: [&str; 5] = ["workers", "reuse_port", "drain_timeout", "log_level", "log_format"];
 /// Flags that say where clients of Redis come.
 const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
 
@@ -121,6 +123,7 @@ struct Reader<'a> {
     wording: Wording,
     faults: Vec<Fault>,
     places: Vec<Claim>,
+    settings: Vec<Setting>,
 }
 
 impl<'a> Reader<'a> {
@@ -128,7 +131,16 @@ impl<'a> Reader<'a> {
         let flags = Flags::new(ProxyArgs::command(), "shardis proxy --help lists all, with dashes in front");
         let overriding = said(words);
         let wording = Wording::new(flags.names_of(&overriding));
-        Reader { document, flags, words, overriding, wording, faults: Vec::new(), places: Vec::new() }
+        Reader {
+            document,
+            flags,
+            words,
+            overriding,
+            wording,
+            faults: Vec::new(),
+            places: Vec::new(),
+            settings: Vec::new(),
+        }
     }
 
     /// The services. Without faults there is at least one.
@@ -155,7 +167,8 @@ impl<'a> Reader<'a> {
         }
         let tcp = tcp.iter().filter_map(|listener| self.tcp_args(listener, &args, depth)).collect();
         let serving = Serving::redis(args);
-        Some(Serving { redis: serving.redis.filter(|_| is_redis), tcp, ..serving })
+        let settings = std::mem::take(&mut self.settings);
+        Some(Serving { redis: serving.redis.filter(|_| is_redis), tcp, settings, ..serving })
     }
 
     /// The keys of the file, and the tables of its listeners.
@@ -181,7 +194,9 @@ impl<'a> Reader<'a> {
     fn proxy_args(&mut self, entries: &[Entry]) -> Option<ProxyArgs> {
         let is_said = |entry: &&Entry| !self.overriding.contains(&entry.id);
         let words = entries.iter().filter(is_said).flat_map(|entry| entry.words.iter().cloned());
-        let words = words.chain(self.words.iter().cloned());
+        let words: Vec<OsString> = words.chain(self.words.iter().cloned()).collect();
+        let in_file: Vec<String> = entries.iter().filter(is_said).map(|entry| entry.id.clone()).collect();
+        self.settings = settings::settings(&words, &in_file);
         match self.flags.parse(words).and_then(|matches| ProxyArgs::from_arg_matches(&matches)) {
             Ok(args) => Some(args),
             Err(error) => {

@@ -1,22 +1,51 @@
 //! The log: notices of the core as lines. The control thread formats them, and a thread of its own writes them to stderr
 //! (`log_sink.rs`).
 
+use crate::args::{LogFormat, parse_level};
+use crate::events;
 use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
 use std::io::IsTerminal;
+use std::sync::OnceLock;
 use tracing::{Level, debug, error, info, warn};
+use tracing_subscriber::filter::LevelFilter;
+use tracing_subscriber::layer::SubscriberExt;
+use tracing_subscriber::reload::{self, Handle};
+use tracing_subscriber::util::SubscriberInitExt;
+use tracing_subscriber::{Layer, Registry, fmt};
+
+/// The filter of the lines that are written, once the log has started.
+static FILTER: OnceLock<Handle<LevelFilter, Registry>> = OnceLock::new();
 
 /// Starts logging at `level` to stderr.
-pub(crate) fn start(level: Level) -> std::io::Result<()> {
+pub(crate) fn start(level: Level, format: LogFormat) -> std::io::Result<()> {
     log_sink::start()?;
     let colours = std::io::stderr().is_terminal();
-    tracing_subscriber::fmt()
-        .with_max_level(level)
-        .with_writer(|| Line)
-        .with_ansi(colours)
-        .with_target(false)
-        .init();
+    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
+    // A second start changes nothing.
+    let _ = FILTER.set(handle);
+    let lines = fmt::layer().with_writer(|| Line).with_ansi(colours).with_target(false);
+    let lines = match format {
+        LogFormat::Text => lines.boxed(),
+        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+    };
+    let events = events::Recorder.with_filter(LevelFilter::INFO);
+    tracing_subscriber::registry().with(lines.with_filter(filter)).with(events).init();
     Ok(())
+}
+
+/// The level of the lines that are written.
+pub(crate) fn level() -> String {
+    let level = FILTER.get().and_then(Handle::clone_current);
+    level.map_or_else(String::new, |level| level.to_string())
+}
+
+/// Changes it. False if there is no such level.
+pub(crate) fn set_level(text: &str) -> bool {
+    let Ok(level) = parse_level(text) else { return false };
+    let changed = FILTER.get().map(|filter| filter.reload(LevelFilter::from_level(level)));
+    info!(level = %text, "log level changed");
+    changed.is_some_and(|changed| changed.is_ok())
 }
 
 /// Advice to an operator about a node that is down for `reason`. `is_tls` says whether links to nodes use TLS.

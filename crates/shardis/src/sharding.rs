@@ -2,6 +2,7 @@
 
 use crate::access::Source;
 use crate::args::ProxyArgs;
+use crate::args::listener::Place;
 use crate::control::{Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
@@ -12,16 +13,19 @@ use crate::logging;
 use crate::merged_log::MergedLog;
 use crate::refused::Refused;
 use crate::resolver;
+use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
 use crate::wall_clock::WallClock;
 use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
+use admin::{Guard, Setting};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
 use proxy::{Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Settings, Task, Usage};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::Scratch;
@@ -59,11 +63,15 @@ pub(crate) struct ShardingPlan {
     /// Microseconds from 1970 to the clock's origin.
     epoch_us: u64,
     seed: u64,
+    /// The admin listener, once it is open, and the condition of its requests.
+    admin: Option<admin::Listener>,
+    guard: Guard,
+    settings: Vec<Setting>,
 }
 
 impl ShardingPlan {
     /// Reads the files. An error names the option and the file.
-    pub(crate) fn prepare(args: &ProxyArgs) -> Result<ShardingPlan, String> {
+    pub(crate) fn prepare(args: &ProxyArgs, settings: Vec<Setting>) -> Result<ShardingPlan, String> {
         let (clock, epoch_us) = (Clock::start(), unix_time_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
         let access = args.users();
@@ -84,6 +92,9 @@ impl ShardingPlan {
             clock,
             epoch_us,
             seed,
+            guard: args.admin.guard()?,
+            admin: None,
+            settings,
             args: args.clone(),
         })
     }
@@ -129,6 +140,17 @@ impl ShardingPlan {
     }
 }
 
+/// Opens the admin listener.
+fn open_admin(place: &admin::Place) -> Result<admin::Listener, CannotListen> {
+    admin::Listener::open(place).map_err(|error| {
+        let place = match place {
+            admin::Place::Tcp(addr) => Place::Tcp(*addr),
+            admin::Place::Unix(path) => Place::Unix(path.clone()),
+        };
+        CannotListen::At { place, option: "--admin", error }
+    })
+}
+
 /// A path as INFO shows it; empty without one.
 fn shown(path: Option<PathBuf>) -> Arc<str> {
     path.map_or_else(String::new, |path| path.display().to_string()).into()
@@ -137,6 +159,8 @@ fn shown(path: Option<PathBuf>) -> Arc<str> {
 impl Plan for ShardingPlan {
     fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
         let listeners = Listener::open_all(&self.args)?;
+        self.admin =
+            self.args.admin.place(!self.args.has_nodes()).map(|place| open_admin(&place)).transpose()?;
         self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });
@@ -166,6 +190,9 @@ impl Plan for ShardingPlan {
             warn!(reason = warning, "access open");
         }
         self.args.describe(&self.topology).iter().for_each(|line| say(line));
+        if let Some(listener) = &self.admin {
+            say(&format!("admin at {}", listener.place()));
+        }
         for remark in self.args.remarks(&self.topology) {
             warn!(reason = %remark, "option doubtful");
         }
@@ -218,12 +245,25 @@ impl Plan for ShardingPlan {
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;
             workers.push((worker, mailbox, signs));
         }
+        let signs = workers.iter().map(|(_, _, signs)| signs.clone()).collect();
         mailboxes.get_or_init(|| workers.iter().map(|(_, mailbox, _)| mailbox.clone()).collect());
         let mut team = Team::new();
         for (worker, mailbox, signs) in workers {
             team.start(mailbox, signs, waker, move || worker.run())?;
         }
         discovery.map(DiscoveryThread::start).transpose()?;
+        let is_draining = Arc::new(AtomicBool::new(false));
+        if let Some(listener) = self.admin.take() {
+            let subject = Served {
+                board: Arc::clone(&board),
+                mailboxes: mailboxes.get().cloned().unwrap_or_default(),
+                signs,
+                settings: std::mem::take(&mut self.settings),
+                started_us: self.epoch_us,
+                is_draining: Arc::clone(&is_draining),
+            };
+            admin::serve(listener, Box::new(subject), self.guard.clone(), self.args.admin.ready_shards)?;
+        }
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             access: self.args.users(),
@@ -244,6 +284,7 @@ impl Plan for ShardingPlan {
             measure_at: Instant::now(),
             wall_clock: WallClock::new(self.clock.origin(), self.epoch_us),
             resident_bytes_at_start: None,
+            is_draining,
         }))
     }
 }
@@ -279,6 +320,7 @@ pub(crate) struct Sharding {
     wall_clock: WallClock,
     /// Memory of the process before any client could connect.
     resident_bytes_at_start: Option<u64>,
+    is_draining: Arc<AtomicBool>,
 }
 
 impl Service for Sharding {
@@ -319,6 +361,7 @@ impl Service for Sharding {
     }
 
     fn drain(&self) {
+        self.is_draining.store(true, Ordering::Relaxed);
         for mailbox in self.team.mailboxes() {
             // A worker that has stopped has nothing to drain.
             let _ = mailbox.send(Message::Drain);

@@ -5,9 +5,9 @@ use anyhow::{Context, Result};
 use mio::Waker;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::thread::JoinHandle;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tracing::{error, warn};
 
 /// Threads, each with clients of its own. `M` is where a worker's mail goes.
@@ -23,12 +23,25 @@ pub(crate) struct Signs {
     clients_gone: Arc<AtomicUsize>,
     /// By this it sees whether the worker gets on.
     pub(crate) pulse: Pulse,
+    /// Time spent in turns, in nanoseconds.
+    busy_ns: Arc<AtomicU64>,
 }
 
 impl Signs {
     /// Shows how many clients have gone since the worker began.
     pub(crate) fn show_clients_gone(&self, clients: usize) {
         self.clients_gone.store(clients, Ordering::Relaxed);
+    }
+
+    /// Adds the time of a turn. Only the worker calls it.
+    pub(crate) fn add_busy(&self, time: Duration) {
+        let sum = self.busy_ns.load(Ordering::Relaxed) + time.as_nanos() as u64;
+        self.busy_ns.store(sum, Ordering::Relaxed);
+    }
+
+    /// Time in which the worker did not wait for events.
+    pub(crate) fn busy_time(&self) -> Duration {
+        Duration::from_nanos(self.busy_ns.load(Ordering::Relaxed))
     }
 }
 

@@ -62,6 +62,8 @@ pub(crate) enum Message {
     Loaded(ControlJob, Result<Arc<Users>, String>),
     /// The users were written to their file, or not, as a client of this worker requested.
     Saved(ControlJob, bool),
+    /// An operator wants a line for each client.
+    ListClients(mpsc::Sender<String>),
     /// Accept nothing new, finish requests in flight, and stop.
     Drain,
 }
@@ -201,6 +203,7 @@ impl Worker {
         let mut began = self.clock.now();
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
+            self.neighbours.signs.add_busy(before.since(began));
             let wait = self.wait_max(before);
             self.driver.wait(wait)?;
             let now = self.clock.now();
@@ -501,6 +504,10 @@ impl Worker {
                 }
                 Message::Loaded(job, outcome) => self.proxy.handle_loaded(job, outcome, now),
                 Message::Saved(job, is_saved) => self.proxy.handle_saved(job, is_saved, now),
+                Message::ListClients(lines) => {
+                    // The admin listener may wait no longer.
+                    let _ = lines.send(proxy::client_lines(&self.proxy));
+                }
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);

@@ -32,6 +32,7 @@ mod ketama;
 mod members;
 mod modulo;
 mod node;
+mod shares;
 mod slots;
 mod table;
 mod tag;

@@ -8,9 +8,10 @@ use crate::event::Notice;
 use crate::features::Link;
 use crate::link::Use;
 use crate::local::gathered::Mail;
+use crate::local::line;
 use crate::login::job::ControlJob;
 use crate::memory;
-use crate::peers::Peer;
+use crate::peers::{Peer, sessions};
 use engine::rounds::Rounds;
 use std::time::Duration;
 use stdx::Instant;
@@ -159,4 +160,9 @@ impl Proxy {
     pub fn poll_mail(&mut self) -> Option<(usize, Mail)> {
         self.core.cx.outside.mail.pop_front()
     }
+}
+
+/// A line for each client of a worker, as CLIENT LIST shows it.
+pub fn client_lines(proxy: &Proxy) -> String {
+    sessions(&proxy.peers).map(|session| line::client_line(&proxy.core.cx, session)).collect()
 }

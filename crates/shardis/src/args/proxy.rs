@@ -1,9 +1,11 @@
 //! Arguments of `shardis proxy`, and the checks of their combinations.
 
+use super::admin::AdminArgs;
 use super::discovery::DiscoveryArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
 use super::service::ServiceArgs;
+use super::store::StoreArgs;
 use crate::access::{Secret, Source};
 use crate::batching::Batching;
 use crate::control::plural;
@@ -47,18 +49,8 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
 
-    /// Number of in-memory shards, used without --nodes
-    #[arg(long, value_name = "SHARDS", default_value_t = 4)]
-    store_shards: u32,
-
-    /// Memory limit of all in-memory shards together, such as 512mb or 2gb; without it, none. At the limit --store-policy
-    /// applies
-    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
-    pub(super) store_memory: Option<usize>,
-
-    /// Eviction policy of in-memory shards, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
-    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
-    pub(super) store_policy: EvictionPolicy,
+    #[command(flatten)]
+    pub(super) store: StoreArgs,
 
     /// Defaults of another program: twemproxy, redis-sharding, redis-sharding-perl, redis-cluster, predixy or codis.
     /// They concern addresses, timeouts and distribution; other flags win over them (docs/migration.md)
@@ -70,6 +62,9 @@ pub(crate) struct ProxyArgs {
 
     #[command(flatten)]
     pub(crate) transport: TransportArgs,
+
+    #[command(flatten)]
+    pub(crate) admin: AdminArgs,
 
     /// Distribution of keys over shards: modulo, modula and ketama (as in twemproxy), or slots [default: modulo]
     #[arg(long, value_parser = Distribution::from_str)]
@@ -278,6 +273,7 @@ impl ProxyArgs {
             self.check_timeouts(),
             self.check_auth(),
             self.check_listeners(),
+            self.admin.check(),
             reading,
         ];
         checks.into_iter().filter_map(Result::err).collect()
@@ -285,8 +281,11 @@ impl ProxyArgs {
 
     fn check_counts(&self) -> Result<(), String> {
         self.service.check()?;
-        if !(1..=STORE_SHARDS_MAX).contains(&self.store_shards) {
-            return Err(format!("--store-shards {}: must be 1 to {STORE_SHARDS_MAX}", self.store_shards));
+        if !(1..=STORE_SHARDS_MAX).contains(&self.store.store_shards) {
+            return Err(format!(
+                "--store-shards {}: must be 1 to {STORE_SHARDS_MAX}",
+                self.store.store_shards
+            ));
         }
         Ok(())
     }
@@ -334,6 +333,7 @@ impl ProxyArgs {
             users.users().map(drop).map_err(about_users),
             self.transport.load().map(drop),
             self.credentials().map(drop),
+            self.admin.guard().map(drop),
             self.discovery.machine(&nobody, false, 0).map(drop),
         ];
         checks.into_iter().filter_map(Result::err).collect()
@@ -400,7 +400,7 @@ impl ProxyArgs {
     }
 
     /// Whether the shards are on nodes, and not in this process.
-    pub(super) fn has_nodes(&self) -> bool {
+    pub(crate) fn has_nodes(&self) -> bool {
         self.nodes.is_some() || self.discovery.is_given()
     }
 
@@ -451,7 +451,7 @@ impl ProxyArgs {
         }
         let mut nodes = match &self.nodes {
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
-            None => (0..self.store_shards).map(NodeSpec::embedded).collect(),
+            None => (0..self.store.store_shards).map(NodeSpec::embedded).collect(),
         };
         self.reading.zones().label(&mut nodes);
         let spec = TopologySpec { nodes, distribution, hash, tag_rule };
@@ -501,7 +501,8 @@ impl ProxyArgs {
 
     /// Settings of the embedded stores, if there are no nodes.
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
-        let (shards, memory_max, policy) = (self.store_shards, self.store_memory, self.store_policy);
+        let (shards, memory_max, policy) =
+            (self.store.store_shards, self.store.store_memory, self.store.store_policy);
         (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
     }
 

@@ -30,7 +30,9 @@ impl ProxyArgs {
                 "--cross-shard=emulate",
             ),
             (
-                self.store_policy != STORE_POLICY_DEFAULT && self.store_memory.is_none() && !self.has_nodes(),
+                self.store.store_policy != STORE_POLICY_DEFAULT
+                    && self.store.store_memory.is_none()
+                    && !self.has_nodes(),
                 "--store-policy",
                 "--store-memory",
             ),

@@ -58,6 +58,27 @@ pub(crate) struct ServiceArgs {
     /// Log level: error, warn, info or debug. The log goes to stderr
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
+
+    /// Log format: text (a name, then key=value) or json (an object in each line; the name is its message)
+    #[arg(long, value_name = "text|json", default_value = "text", value_parser = parse_log_format)]
+    pub(crate) log_format: LogFormat,
+}
+
+/// The form of the log's lines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum LogFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
+}
+
+fn parse_log_format(text: &str) -> Result<LogFormat, String> {
+    match text {
+        "text" => Ok(LogFormat::Text),
+        "json" => Ok(LogFormat::Json),
+        _ => Err("write text or json".to_owned()),
+    }
 }
 
 /// Far above the cores of one machine, and far below a number that breaks it.
@@ -85,6 +106,7 @@ impl ServiceArgs {
             reuse_port: self.reuse_port || above.reuse_port,
             drain_timeout: above.drain_timeout,
             log_level: above.log_level,
+            log_format: above.log_format,
             ..self
         }
     }

@@ -1,10 +1,11 @@
 //! Services of a process: requests of Redis, bytes, or both.
 
-use super::{ProxyArgs, ServiceArgs};
+use super::{LogFormat, ProxyArgs, ServiceArgs};
 use crate::config::Origin;
 use crate::control::plural;
 use crate::listeners::{CannotListen, Mode};
 use crate::tcp::TcpArgs;
+use ::admin::Setting;
 use std::time::Duration;
 
 /// The services of a process and their settings.
@@ -18,8 +19,10 @@ pub(crate) struct Serving {
     pub workers: usize,
     /// The longest time of a drain.
     pub drain_timeout: Duration,
-    /// Level of the log.
-    pub log_level: tracing::Level,
+    /// Level and form of the log.
+    pub log: (tracing::Level, LogFormat),
+    /// The effective settings of the Redis service, for the operator.
+    pub settings: Vec<Setting>,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
 }
@@ -27,15 +30,16 @@ pub(crate) struct Serving {
 impl Serving {
     /// Requests of Redis alone.
     pub(crate) fn redis(args: ProxyArgs) -> Serving {
-        let (workers, drain_timeout, log_level) = of_process(&args.service);
-        let (redis, tcp, origin) = (Some(Box::new(args)), Vec::new(), None);
-        Serving { redis, tcp, workers, drain_timeout, log_level, origin }
+        let (workers, drain_timeout, log) = of_process(&args.service);
+        let (redis, tcp) = (Some(Box::new(args)), Vec::new());
+        Serving { redis, tcp, workers, drain_timeout, log, settings: Vec::new(), origin: None }
     }
 
     /// Bytes of one listener alone.
     pub(super) fn tcp(args: TcpArgs) -> Serving {
-        let (workers, drain_timeout, log_level) = of_process(&args.service);
-        Serving { redis: None, tcp: vec![args], workers, drain_timeout, log_level, origin: None }
+        let (workers, drain_timeout, log) = of_process(&args.service);
+        let (redis, tcp) = (None, vec![args]);
+        Serving { redis, tcp, workers, drain_timeout, log, settings: Vec::new(), origin: None }
     }
 
     /// The error for a listener that cannot be opened.
@@ -75,6 +79,6 @@ impl Serving {
     }
 }
 
-fn of_process(args: &ServiceArgs) -> (usize, Duration, tracing::Level) {
-    (args.workers(), args.drain_timeout(), args.log_level)
+fn of_process(args: &ServiceArgs) -> (usize, Duration, (tracing::Level, LogFormat)) {
+    (args.workers(), args.drain_timeout(), (args.log_level, args.log_format))
 }

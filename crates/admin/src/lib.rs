@@ -1,0 +1,36 @@
+//! The admin listener: metrics, health and state of a process over HTTP, for people and programs.
+//!
+//! ```text
+//!   workers ── once a second ──► Board ─┐
+//!   log lines ──► events ───────────────┼─► Subject ─► Facts ─► routes ─► server (a thread) ◄─► HTTP
+//!   topology, settings ─────────────────┘
+//! ```
+//!
+//! Begin with [`Subject`], the process as this crate sees it, and `routes.rs`, which makes a response of a request. `metrics.rs`
+//! is the table of all metrics; docs/metrics.md is made from it. `status.rs` has the JSON. `guard.rs` decides who may ask.
+//! `server.rs` moves the bytes, with hyper, on a thread of its own.
+//!
+//! The thread reads what workers publish and sends them nothing on its own, so no request here can delay a client. Only `/clients`
+//! asks the workers, and does not wait for one that is busy.
+//!
+//! **Must not know** how the process gets its facts: it sees [`Subject`]. The crate relaxes the lints of the root's `clippy.toml`
+//! against clocks, threads and sockets, since it serves.
+
+#![expect(clippy::disallowed_methods, reason = "the server has a thread, and times of day go into answers")]
+#![expect(clippy::disallowed_types, reason = "the server listens")]
+
+mod facts;
+mod guard;
+mod metrics;
+mod place;
+mod readiness;
+mod routes;
+mod server;
+mod status;
+
+pub use facts::{Event, Facts, Setting, Subject, WorkerFacts};
+pub use guard::Guard;
+pub use metrics::metrics_reference;
+pub use place::Place;
+pub use readiness::ReadyShards;
+pub use server::{Listener, serve};

@@ -1,0 +1,356 @@
+//! The table of all metrics. The answer to `/metrics` and docs/metrics.md are made from it.
+//!
+//! Names and units are Prometheus': base units, `_total` for counters. Labels are bounded: commands of the table, causes of the
+//! error contract, nodes of the topology, workers. Never keys, nor names of clients.
+
+mod text;
+
+use crate::facts::Facts;
+use proxy::{Counters, NodeReport, NodeState};
+pub(crate) use text::Format;
+use text::{Kind, Text, seconds};
+
+/// One family of samples.
+struct Metric {
+    name: &'static str,
+    kind: Kind,
+    /// The labels, as the page shows them.
+    labels: &'static str,
+    help: &'static str,
+    write: fn(&Facts, &mut Text),
+}
+
+/// A metric without labels whose only value `$value` is.
+macro_rules! plain {
+    ($name:literal, $kind:ident, $help:literal, $value:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: "",
+            help: $help,
+            write: |facts, text| {
+                let value: fn(&Facts) -> _ = $value;
+                text.sample(&[], value(facts));
+            },
+        }
+    };
+}
+
+/// A metric with one label that has these values.
+macro_rules! by {
+    ($name:literal, $kind:ident, $label:literal, $help:literal, [$($word:literal => $value:expr),* $(,)?]) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: concat!($label, "=", $($word, " ",)*),
+            help: $help,
+            write: |facts, text| {
+                $({
+                    let value: fn(&Counters) -> u64 = $value;
+                    text.sample(&[($label, $word)], value(&facts.counters));
+                })*
+            },
+        }
+    };
+}
+
+/// A metric of each node.
+macro_rules! by_node {
+    ($name:literal, $kind:ident, $help:literal, $value:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: "shard, node, role",
+            help: $help,
+            write: |facts, text| {
+                let value: fn(&NodeReport) -> _ = $value;
+                facts.nodes.iter().for_each(|node| text.sample(&labels_of(node), value(node)));
+            },
+        }
+    };
+}
+
+/// A metric of each worker.
+macro_rules! by_worker {
+    ($name:literal, $kind:ident, $help:literal, $value:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: "worker",
+            help: $help,
+            write: |facts, text| {
+                let value: fn(&Facts, usize) -> Option<_> = $value;
+                for worker in 0..facts.by_worker.len() {
+                    if let Some(value) = value(facts, worker) {
+                        text.sample(&[("worker", &worker.to_string())], value);
+                    }
+                }
+            },
+        }
+    };
+}
+
+/// A metric of each command.
+macro_rules! by_command {
+    ($name:literal, $help:literal, $value:ident) => {
+        Metric {
+            name: $name,
+            kind: Kind::Counter,
+            labels: "command",
+            help: $help,
+            write: |facts, text| {
+                facts.tally.commands().for_each(|(name, row)| text.sample(&[("command", name)], row.$value));
+            },
+        }
+    };
+}
+
+fn labels_of(node: &NodeReport) -> [(&'static str, &str); 3] {
+    let role = if node.is_primary { "primary" } else { "replica" };
+    [("shard", &node.shard), ("node", &node.address), ("role", role)]
+}
+
+/// All metrics, in the order of the page.
+const METRICS: &[Metric] = &[
+    Metric {
+        name: "shardis_build_info",
+        kind: Kind::Gauge,
+        labels: "version",
+        help: "Always 1; the version is the label.",
+        write: |facts, text| text.sample(&[("version", &facts.version)], 1),
+    },
+    by_command!("shardis_requests_total", "Requests that were answered here or sent to a node.", calls),
+    by_command!("shardis_requests_refused_total", "Requests that shardis refused.", rejected),
+    by_command!("shardis_requests_failed_total", "Requests that ran and got an error as the reply.", failed),
+    Metric {
+        name: "shardis_request_duration_seconds",
+        kind: Kind::Histogram,
+        labels: "command",
+        help: "Time from queueing a request for its node to the reply, to shardis and not to the client.",
+        write: |facts, text| {
+            for (name, row) in facts.tally.commands() {
+                row.times.iter().for_each(|times| text.histogram(&[("command", name)], times));
+            }
+        },
+    },
+    Metric {
+        name: "shardis_errors_total",
+        kind: Kind::Counter,
+        labels: "cause=not_sent discarded connection_lost timeout protocol_error refused node",
+        help: "Errors that clients got, by cause; with connection_lost, timeout and protocol_error the request may have run.",
+        write: |facts, text| {
+            facts.tally.causes().for_each(|(cause, count)| text.sample(&[("cause", cause.name())], count));
+        },
+    },
+    plain!("shardis_fragments_total", Counter, "Fragments of split requests.", |facts| facts
+        .counters
+        .fragments),
+    plain!(
+        "shardis_emulated_requests_total",
+        Counter,
+        "Requests over several shards that shardis carried out itself.",
+        |facts| facts.counters.emulations
+    ),
+    by!("shardis_retries_total", Counter, "reason", "Requests that were sent again, by reason.", [
+        "declined" => |counters| counters.redirects,
+        "large_reply" => |counters| counters.refetches,
+        "link_lost" => |counters| counters.reads_repeated,
+        "replica_failed" => |counters| counters.replica_retries,
+    ]),
+    plain!("shardis_timeouts_total", Counter, "Requests whose reply did not come in time.", |facts| facts
+        .counters
+        .timeouts),
+    Metric {
+        name: "shardis_reads_total",
+        kind: Kind::Counter,
+        labels: "policy, target=replica primary own_write fallback",
+        help: "Reads by policy and by the kind of node that they went to.",
+        write: |facts, text| {
+            for (policy, row) in facts.tally.reads() {
+                let targets = [
+                    ("replica", row.replica),
+                    ("primary", row.primary),
+                    ("own_write", row.own_write),
+                    ("fallback", row.fallback),
+                ];
+                for (target, count) in targets {
+                    text.sample(&[("policy", policy), ("target", target)], count);
+                }
+            }
+        },
+    },
+    by!("shardis_clients", Gauge, "state", "Clients now. One client can be in several states.", [
+        "connected" => |counters| counters.clients,
+        "blocked" => |counters| counters.clients_blocked,
+        "subscribed" => |counters| counters.subscribers,
+        "tracking" => |counters| counters.trackers,
+    ]),
+    plain!("shardis_client_connections_total", Counter, "Clients that ever connected.", |facts| facts
+        .counters
+        .clients_total),
+    by!("shardis_clients_refused_total", Counter, "reason", "Clients that were refused.", [
+        "maxclients" => |counters| counters.clients_refused.saturating_sub(counters.clients_denied),
+        "protected_mode" => |counters| counters.clients_denied,
+    ]),
+    plain!(
+        "shardis_clients_closed_total",
+        Counter,
+        "Clients that shardis closed for a fault of theirs.",
+        |facts| { facts.counters.clients_closed }
+    ),
+    by!("shardis_handshakes_total", Counter, "result", "TLS handshakes and PROXY headers of clients.", [
+        "completed" => |counters| counters.handshakes,
+        "failed" => |counters| counters.handshakes_failed,
+    ]),
+    by!("shardis_client_bytes_total", Counter, "direction", "Bytes from and to clients.", [
+        "in" => |counters| counters.client_bytes_in,
+        "out" => |counters| counters.client_bytes_out,
+    ]),
+    by_node!("shardis_node_up", Gauge, "1 if the node takes requests of all workers.", |node| u64::from(
+        node.state == Some(NodeState::Up)
+    )),
+    Metric {
+        name: "shardis_node_request_duration_seconds",
+        kind: Kind::Histogram,
+        labels: "shard, node, role",
+        help: "Time from queueing a request for the node to its reply. The count is the number of replies.",
+        write: |facts, text| {
+            facts.nodes.iter().for_each(|node| text.histogram(&labels_of(node), &node.counts.times));
+        },
+    },
+    by_node!("shardis_node_errors_total", Counter, "Replies of the node that were errors.", |node| node
+        .counts
+        .errors),
+    by_node!(
+        "shardis_node_failures_total",
+        Counter,
+        "Connections that were lost or could not be opened.",
+        |node| node.counts.failures
+    ),
+    by_node!(
+        "shardis_node_connections",
+        Gauge,
+        "Connections to the node, of all workers and uses.",
+        |node| node.links
+    ),
+    by_node!("shardis_node_requests_in_flight", Gauge, "Requests that wait for their replies.", |node| node
+        .in_flight),
+    by_node!("shardis_node_queued_bytes", Gauge, "Bytes that wait to be sent to the node.", |node| node
+        .queued_bytes),
+    by_node!("shardis_node_received_bytes_total", Counter, "Bytes from the node.", |node| node
+        .counts
+        .bytes_in),
+    by_node!("shardis_node_sent_bytes_total", Counter, "Bytes to the node.", |node| node.counts.bytes_out),
+    by!("shardis_links_replaced_total", Counter, "reason", "Shared connections to nodes that were replaced.", [
+        "large_reply" => |counters| counters.retirements,
+        "silent" => |counters| counters.conns_replaced,
+    ]),
+    plain!("shardis_topology_epoch", Gauge, "Version of the topology; it rises with each change.", |facts| {
+        facts.topology.as_ref().map_or(0, |topology| topology.epoch())
+    }),
+    plain!("shardis_shards", Gauge, "Shards that own keys.", |facts| facts
+        .topology
+        .as_ref()
+        .map_or(0, |topology| topology.owners().len())),
+    plain!(
+        "shardis_remaps_total",
+        Counter,
+        "Changes of the shards of keys because nodes failed or came back.",
+        |facts| facts.counters.remaps
+    ),
+    plain!(
+        "shardis_messages_total",
+        Counter,
+        "Messages passed on to subscribers; each receiver counts.",
+        |facts| { facts.counters.messages }
+    ),
+    plain!(
+        "shardis_message_gaps_total",
+        Counter,
+        "Times that messages may have been missed because their connection was lost.",
+        |facts| facts.counters.message_gaps
+    ),
+    plain!("shardis_tracked_keys", Gauge, "Keys that at least one client tracks.", |facts| facts
+        .counters
+        .tracked_keys),
+    plain!("shardis_memory_held_bytes", Gauge, "Memory that counts towards --memory-max.", |facts| facts
+        .counters
+        .held_bytes),
+    plain!(
+        "shardis_memory_full_total",
+        Counter,
+        "Times that a worker stopped to read requests for lack of memory.",
+        |facts| facts.counters.memory_full
+    ),
+    by_worker!(
+        "shardis_worker_requests_total",
+        Counter,
+        "Requests that the worker has read.",
+        |facts, worker| { facts.by_worker.get(worker).map(|counters| counters.requests) }
+    ),
+    by_worker!("shardis_worker_clients", Gauge, "Clients of the worker.", |facts, worker| {
+        facts.by_worker.get(worker).map(|counters| counters.clients)
+    }),
+    by_worker!(
+        "shardis_worker_turns_total",
+        Counter,
+        "Turns of the worker's event loop.",
+        |facts, worker| { facts.workers.get(worker).map(|load| load.turns) }
+    ),
+    by_worker!(
+        "shardis_worker_busy_seconds_total",
+        Counter,
+        "Time in which the worker did not wait for events; its rate is the share of time in use.",
+        |facts, worker| facts.workers.get(worker).map(|load| load.busy_s)
+    ),
+    Metric {
+        name: "process_cpu_seconds_total",
+        kind: Kind::Counter,
+        labels: "",
+        help: "CPU time of the process, in user and kernel mode.",
+        write: |facts, text| text.sample(&[], seconds(facts.usage.cpu_user_us + facts.usage.cpu_system_us)),
+    },
+    plain!("process_resident_memory_bytes", Gauge, "Memory of the process.", |facts| facts
+        .usage
+        .resident_bytes),
+    plain!("process_start_time_seconds", Gauge, "Start of the process, in seconds since 1970.", |facts| {
+        facts.started_s
+    }),
+];
+
+/// The answer to `/metrics`.
+pub(crate) fn write(facts: &Facts, format: Format) -> String {
+    let mut text = Text::new(format);
+    for metric in METRICS {
+        text.begin(metric.name, metric.kind, metric.help);
+        (metric.write)(facts, &mut text);
+    }
+    text.finish()
+}
+
+/// docs/metrics.md.
+pub fn metrics_reference() -> String {
+    let rows = METRICS.iter().map(|metric| {
+        let labels = metric.labels.trim_end();
+        format!("| `{}` | {} | {labels} | {} |\n", metric.name, metric.kind.name(), metric.help)
+    });
+    let (head, rows) = (include_str!("metrics/head.md"), rows.collect::<String>());
+    format!("{head}{rows}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_follow_prometheus_conventions() {
+        for metric in METRICS {
+            let name = metric.name;
+            assert!(name.starts_with("shardis_") || name.starts_with("process_"), "{name}");
+            assert_eq!(name.ends_with("_total"), metric.kind == Kind::Counter, "{name}");
+            assert!(metric.kind != Kind::Histogram || name.ends_with("_seconds"), "{name}");
+            assert!(metric.help.ends_with('.'), "{name}: {}", metric.help);
+            assert_eq!(METRICS.iter().filter(|other| other.name == name).count(), 1, "{name}");
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! From a request to a response. Nothing here waits, except for workers that tell their clients.
+
+use crate::facts::{Facts, Subject};
+use crate::guard::{Denial, Guard};
+use crate::metrics::{self, Format};
+use crate::readiness::ReadyShards;
+use crate::status::{Status, TopologyAnswer};
+use serde::Serialize;
+use std::time::SystemTime;
+
+/// A request, as far as it matters.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Asked<'a> {
+    pub method: &'a str,
+    pub path: &'a str,
+    pub host: Option<&'a str>,
+    pub authorization: Option<&'a [u8]>,
+    pub accept: Option<&'a str>,
+    pub body: &'a [u8],
+}
+
+/// A response.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Answer {
+    pub status: u16,
+    pub content_type: &'static str,
+    pub body: String,
+}
+
+impl Answer {
+    fn text(status: u16, body: impl Into<String>) -> Answer {
+        Answer { status, content_type: "text/plain; charset=utf-8", body: body.into() }
+    }
+
+    fn json(value: &impl Serialize) -> Answer {
+        match serde_json::to_string(value) {
+            Ok(body) => Answer { status: 200, content_type: "application/json", body },
+            Err(error) => Answer::text(500, format!("{error}\n")),
+        }
+    }
+}
+
+/// The paths, with the methods that each takes and its meaning.
+const PATHS: [(&str, &str, &str); 10] = [
+    ("/", "GET", "the page"),
+    ("/metrics", "GET", "metrics for Prometheus"),
+    ("/healthz", "GET", "200 as long as the process lives"),
+    ("/readyz", "GET", "200 if clients can be served, else 503 and the reason"),
+    ("/status", "GET", "the whole state, JSON"),
+    ("/topology", "GET", "shards, nodes and who owns what, JSON"),
+    ("/clients", "GET", "a line for each client, as CLIENT LIST"),
+    ("/config", "GET", "effective settings and their sources, JSON"),
+    ("/events", "GET", "the last thousand lines of the log, JSON"),
+    ("/log-level", "GET, PUT", "error, warn, info or debug"),
+];
+
+/// Answers for one process.
+pub(crate) struct Routes {
+    pub subject: Box<dyn Subject>,
+    pub guard: Guard,
+    pub ready: ReadyShards,
+}
+
+impl Routes {
+    /// The response to a request.
+    pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
+        // A load balancer has no token, and learns nothing but this.
+        let is_public = matches!(asked.path, "/healthz" | "/readyz");
+        match self.guard.check(asked.host, asked.authorization) {
+            Err(Denial::Token) if !is_public => {
+                return Answer::text(401, "the token is missing or wrong: Authorization: Bearer TOKEN\n");
+            }
+            Err(Denial::Host) if !is_public => {
+                return Answer::text(403, "use an address or localhost, or set --admin-token-file\n");
+            }
+            _ => {}
+        }
+        let Some((_, methods, _)) = PATHS.iter().find(|(path, _, _)| *path == asked.path) else {
+            return Answer::text(404, self.index());
+        };
+        let is_head = asked.method == "HEAD" && methods.starts_with("GET");
+        if !is_head && !methods.split(", ").any(|method| method == asked.method) {
+            return Answer::text(405, format!("{} takes {methods}\n", asked.path));
+        }
+        self.answer_path(asked)
+    }
+
+    fn answer_path(&self, asked: Asked<'_>) -> Answer {
+        let subject = &*self.subject;
+        match asked.path {
+            "/" => Answer { status: 200, content_type: "text/html; charset=utf-8", body: PAGE.to_owned() },
+            "/metrics" => {
+                let format = Format::wanted(asked.accept);
+                let body = metrics::write(&Facts::of(subject), format);
+                Answer { status: 200, content_type: format.content_type(), body }
+            }
+            "/healthz" => Answer::text(200, "ok\n"),
+            "/readyz" => match self.ready.check(&Facts::of(subject)) {
+                Ok(()) => Answer::text(200, "ready\n"),
+                Err(reason) => Answer::text(503, format!("{reason}\n")),
+            },
+            "/status" => Answer::json(&Status::of(&Facts::of(subject), now_s())),
+            "/topology" => Answer::json(&TopologyAnswer::of(&Facts::of(subject))),
+            "/clients" => Answer::text(200, subject.clients()),
+            "/config" => Answer::json(&subject.settings()),
+            "/events" => Answer::json(&subject.events()),
+            _ => self.answer_log_level(asked),
+        }
+    }
+
+    fn answer_log_level(&self, asked: Asked<'_>) -> Answer {
+        if asked.method == "PUT" {
+            let level = String::from_utf8_lossy(asked.body);
+            if !self.subject.set_log_level(level.trim()) {
+                return Answer::text(400, "write error, warn, info or debug\n");
+            }
+        }
+        Answer::text(200, format!("{}\n", self.subject.log_level()))
+    }
+
+    /// The list of all paths.
+    fn index(&self) -> String {
+        let lines = PATHS.iter().map(|(path, methods, meaning)| format!("{path}  {methods}  {meaning}\n"));
+        lines.collect()
+    }
+}
+
+/// The page: one document, which asks for the rest.
+const PAGE: &str = include_str!("page.html");
+
+fn now_s() -> f64 {
+    SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}

@@ -1,0 +1,187 @@
+//! The border to HTTP: hyper on a thread of its own.
+
+use crate::facts::Subject;
+use crate::guard::Guard;
+use crate::place::Place;
+use crate::readiness::ReadyShards;
+use crate::routes::{Answer, Asked, Routes};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName};
+use hyper::server::conn::http1;
+use hyper::service::service_fn;
+use hyper::{Request, Response};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use std::convert::Infallible;
+use std::fs::Permissions;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, UnixListener};
+use tokio::runtime::Builder;
+use tokio::sync::Semaphore;
+
+/// Connections at once. More wait to be accepted.
+const CONNS_MAX: usize = 64;
+/// Time in which the head of a request must come; an idle connection ends then.
+const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
+/// The longest body of a request.
+const BODY_BYTES_MAX: usize = 1024;
+/// Pause after a failed accept.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// An open listener that does not answer yet.
+#[derive(Debug)]
+pub struct Listener {
+    socket: Socket,
+    place: Place,
+}
+
+#[derive(Debug)]
+enum Socket {
+    Tcp(std::net::TcpListener),
+    Unix(std::os::unix::net::UnixListener),
+}
+
+impl Listener {
+    /// Listens at `place`.
+    pub fn open(place: &Place) -> io::Result<Listener> {
+        let (socket, place) = match place {
+            Place::Tcp(addr) => {
+                let socket = std::net::TcpListener::bind(addr)?;
+                socket.set_nonblocking(true)?;
+                let place = Place::Tcp(socket.local_addr()?);
+                (Socket::Tcp(socket), place)
+            }
+            Place::Unix(path) => {
+                remove_stale(path)?;
+                let socket = std::os::unix::net::UnixListener::bind(path)?;
+                socket.set_nonblocking(true)?;
+                // Only its owner may ask.
+                std::fs::set_permissions(path, Permissions::from_mode(0o600))?;
+                (Socket::Unix(socket), place.clone())
+            }
+        };
+        Ok(Listener { socket, place })
+    }
+
+    /// Where it listens, with the port that was found for port 0.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+}
+
+/// Removes a socket that nobody listens at.
+fn remove_stale(path: &std::path::Path) -> io::Result<()> {
+    use std::os::unix::fs::FileTypeExt;
+    let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    if is_socket && std::os::unix::net::UnixStream::connect(path).is_err() {
+        std::fs::remove_file(path)?;
+    }
+    Ok(())
+}
+
+/// Answers at `listener` on a thread of its own until the process ends.
+pub fn serve(
+    listener: Listener,
+    subject: Box<dyn Subject>,
+    guard: Guard,
+    ready: ReadyShards,
+) -> io::Result<()> {
+    let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let routes = Arc::new(Routes { subject, guard, ready });
+    let run = move || runtime.block_on(accept_all(listener.socket, routes));
+    std::thread::Builder::new().name("admin".to_owned()).spawn(run)?;
+    Ok(())
+}
+
+/// Accepts for ever. Ends only if the listener cannot be used at all.
+async fn accept_all(socket: Socket, routes: Arc<Routes>) {
+    let places = Arc::new(Semaphore::new(CONNS_MAX));
+    let listener = match socket {
+        Socket::Tcp(socket) => TcpListener::from_std(socket).map(Accepting::Tcp),
+        Socket::Unix(socket) => UnixListener::from_std(socket).map(Accepting::Unix),
+    };
+    let Ok(listener) = listener else { return };
+    loop {
+        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let routes = Arc::clone(&routes);
+        let accepted = listener.accept().await;
+        let Ok(stream) = accepted else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        tokio::task::spawn(async move {
+            serve_conn(stream, routes).await;
+            drop(place);
+        });
+    }
+}
+
+enum Accepting {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+trait Stream: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<S: AsyncRead + AsyncWrite + Send + Unpin> Stream for S {}
+
+impl Accepting {
+    async fn accept(&self) -> io::Result<Box<dyn Stream>> {
+        Ok(match self {
+            Accepting::Tcp(listener) => Box::new(listener.accept().await?.0),
+            Accepting::Unix(listener) => Box::new(listener.accept().await?.0),
+        })
+    }
+}
+
+async fn serve_conn(stream: Box<dyn Stream>, routes: Arc<Routes>) {
+    let service = service_fn(move |request| respond(request, Arc::clone(&routes)));
+    let conn = http1::Builder::new()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEAD_TIMEOUT)
+        .serve_connection(TokioIo::new(stream), service);
+    // A client that breaks its connection is no concern of anybody's.
+    let _ = conn.await;
+}
+
+async fn respond(
+    request: Request<Incoming>,
+    routes: Arc<Routes>,
+) -> Result<Response<Full<Bytes>>, Infallible> {
+    let (head, body) = request.into_parts();
+    let body = match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => body.to_bytes(),
+        Err(_) => {
+            return Ok(written(Answer { status: 413, content_type: "text/plain", body: String::new() }));
+        }
+    };
+    let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
+    let asked = Asked {
+        method: head.method.as_str(),
+        path: head.uri.path(),
+        host: text(HOST).or(head.uri.host()),
+        authorization: head.headers.get(AUTHORIZATION).map(|value| value.as_bytes()),
+        accept: text(ACCEPT),
+        body: &body,
+    };
+    Ok(written(routes.answer(asked)))
+}
+
+fn written(answer: Answer) -> Response<Full<Bytes>> {
+    let built = Response::builder()
+        .status(answer.status)
+        .header(CONTENT_TYPE, answer.content_type)
+        .header(CACHE_CONTROL, "no-store")
+        .header("x-content-type-options", "nosniff")
+        .header("x-frame-options", "DENY")
+        .header(
+            "content-security-policy",
+            "default-src 'self'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; img-src data:",
+        )
+        .body(Full::new(Bytes::from(answer.body)));
+    built.unwrap_or_default()
+}

@@ -1,0 +1,54 @@
+//! Options of the admin listener.
+
+use ::admin::{Guard, Place, ReadyShards};
+use clap::Args;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::str::FromStr;
+
+/// The listener for operators and their programs, and the condition that requests must meet.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct AdminArgs {
+    /// Admin listener (HTTP): metrics, health, state and a page. A port of the loopback interface, host:port, or
+    /// unix:/path; port 0 takes a free one. Other machines need --admin-token-file (docs/admin.md) [default: none; a
+    /// free port without --nodes]
+    #[arg(long, value_name = "ADDRESS", value_parser = Place::from_str)]
+    admin: Option<Place>,
+
+    /// File with the token of the admin listener in its first line; requests carry it as Authorization: Bearer TOKEN
+    #[arg(long, value_name = "PATH", requires = "admin")]
+    admin_token_file: Option<PathBuf>,
+
+    /// Shards that must be up for /readyz: a number, or all
+    #[arg(long, value_name = "SHARDS", default_value = "1", value_parser = ReadyShards::from_str)]
+    pub(crate) ready_shards: ReadyShards,
+}
+
+impl AdminArgs {
+    /// Refuses an address that others can reach without a token.
+    pub(super) fn check(&self) -> Result<(), String> {
+        match &self.admin {
+            Some(place) if !place.is_local() && self.admin_token_file.is_none() => Err(format!(
+                "--admin {place}: other machines can reach it; name a token with --admin-token-file, or listen at 127.0.0.1"
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Where it listens. Shards in memory are an experiment (`is_experiment`), which shows its page unasked.
+    pub(crate) fn place(&self, is_experiment: bool) -> Option<Place> {
+        let free = || Place::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
+        self.admin.clone().or_else(|| is_experiment.then(free))
+    }
+
+    /// The condition that requests must meet. The error names the option and the file.
+    pub(crate) fn guard(&self) -> Result<Guard, String> {
+        let Some(path) = &self.admin_token_file else { return Ok(Guard::Local) };
+        let about = |error: String| format!("--admin-token-file {}: {error}", path.display());
+        let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
+        match text.lines().next().map(str::trim) {
+            Some(token) if !token.is_empty() => Ok(Guard::Token(token.as_bytes().to_vec())),
+            _ => Err(about("its first line is empty; write the token there".to_owned())),
+        }
+    }
+}

@@ -1,0 +1,23 @@
+//! Options of shards in memory.
+
+use super::parse_bytes;
+use clap::Args;
+use std::str::FromStr;
+use store::EvictionPolicy;
+
+/// The shards of a proxy without nodes.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct StoreArgs {
+    /// Number of in-memory shards, used without --nodes
+    #[arg(long, value_name = "SHARDS", default_value_t = 4)]
+    pub(super) store_shards: u32,
+
+    /// Memory limit of all in-memory shards together, such as 512mb or 2gb; without it, none. At the limit --store-policy
+    /// applies
+    #[arg(long, value_name = "BYTES", value_parser = parse_bytes)]
+    pub(super) store_memory: Option<usize>,
+
+    /// Eviction policy of in-memory shards, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
+    #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
+    pub(super) store_policy: EvictionPolicy,
+}

@@ -1,0 +1,82 @@
+//! The process as the admin listener sees it.
+
+use crate::args::VERSION;
+use crate::team::Signs;
+use crate::worker::{Mailbox, Message};
+use crate::{events, logging};
+use admin::{Event, Setting, Subject, WorkerFacts};
+use proxy::Board;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::time::{Duration, Instant};
+
+/// Time in which workers tell their clients. One that is in a long turn is left out.
+const CLIENTS_WITHIN: Duration = Duration::from_secs(1);
+
+/// A service for clients of Redis.
+pub(crate) struct Served {
+    pub board: Arc<Board>,
+    pub mailboxes: Vec<Mailbox>,
+    /// Of the workers, by their numbers.
+    pub signs: Vec<Signs>,
+    pub settings: Vec<Setting>,
+    pub started_us: u64,
+    pub is_draining: Arc<AtomicBool>,
+}
+
+impl Subject for Served {
+    fn board(&self) -> &Board {
+        &self.board
+    }
+
+    fn version(&self) -> &str {
+        VERSION
+    }
+
+    fn started_s(&self) -> f64 {
+        self.started_us as f64 / 1e6
+    }
+
+    fn is_draining(&self) -> bool {
+        self.is_draining.load(Ordering::Relaxed)
+    }
+
+    fn workers(&self) -> Vec<WorkerFacts> {
+        let load = |signs: &Signs| WorkerFacts {
+            turns: signs.pulse.beats() / 2,
+            busy_s: signs.busy_time().as_secs_f64(),
+        };
+        self.signs.iter().map(load).collect()
+    }
+
+    fn clients(&self) -> String {
+        let (sender, lines) = mpsc::channel();
+        for mailbox in &self.mailboxes {
+            // A worker that has stopped has no clients.
+            let _ = mailbox.send(Message::ListClients(sender.clone()));
+        }
+        drop(sender);
+        let deadline = Instant::now() + CLIENTS_WITHIN;
+        let mut all = String::new();
+        while let Ok(lines) = lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            all.push_str(&lines);
+        }
+        all
+    }
+
+    fn settings(&self) -> &[Setting] {
+        &self.settings
+    }
+
+    fn events(&self) -> Vec<Event> {
+        events::last()
+    }
+
+    fn log_level(&self) -> String {
+        logging::level()
+    }
+
+    fn set_log_level(&self, level: &str) -> bool {
+        logging::set_level(level)
+    }
+}
