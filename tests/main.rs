@@ -9,6 +9,7 @@
 // The harness helpers are no `#[test]` functions themselves, so `allow-unwrap-in-tests` does not see them.
 #![allow(clippy::unwrap_used, reason = "a failed step is a failed test")]
 
+mod admin;
 mod administration;
 mod clients;
 mod cluster;

@@ -5,6 +5,7 @@ pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod fake_node;
 pub(crate) mod fault;
+pub(crate) mod http;
 pub(crate) mod kernel;
 pub(crate) mod ledger;
 pub(crate) mod local;

@@ -1,6 +1,6 @@
 //! The process as the admin listener sees it.
 
-use proxy::{Board, Counters, NodeReport, NodeReports, Tally, Usage};
+use proxy::{Board, Counters, NodeReport, NodeReports, Page, Tally, Usage};
 use serde::Serialize;
 use std::sync::Arc;
 use topology::Topology;
@@ -90,12 +90,12 @@ impl Facts {
     /// The facts about `subject`.
     pub fn of(subject: &dyn Subject) -> Facts {
         let board = subject.board();
-        let NodeReports { topology, nodes } = board.nodes();
+        let Page { tally, nodes: NodeReports { topology, nodes } } = board.page();
         Facts {
             counters: board.sum(),
             by_worker: (0..board.workers()).map(|worker| board.of_worker(worker)).collect(),
             workers: subject.workers(),
-            tally: board.tally(),
+            tally,
             nodes,
             topology,
             usage: board.usage(),

@@ -334,7 +334,7 @@ pub fn metrics_reference() -> String {
         let labels = metric.labels.trim_end();
         format!("| `{}` | {} | {labels} | {} |\n", metric.name, metric.kind.name(), metric.help)
     });
-    let (head, rows) = (include_str!("metrics/head.md"), rows.collect::<String>());
+    let (head, rows) = (include_str!("metrics/head.txt"), rows.collect::<String>());
     format!("{head}{rows}")
 }
 

@@ -84,9 +84,8 @@ impl Core {
         self.cx.stats.counters.tracked_items = readers.items() as u64;
         self.cx.stats.counters.held_bytes = self.cx.engine.memory.held_bytes() as u64;
         self.cx.board.publish(worker, &self.cx.stats.counters.since(&self.cx.stats.baseline));
-        self.cx.board.publish_tally(worker, &self.cx.stats.tally);
         let nodes = node_tally::report(&mut self.cx);
-        self.cx.board.publish_nodes(worker, nodes);
+        self.cx.board.publish_page(worker, &self.cx.stats.tally, nodes);
     }
 
     /// Resets the counts for all observers, for CONFIG RESETSTAT.

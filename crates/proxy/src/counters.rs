@@ -191,6 +191,15 @@ pub struct Usage {
     pub machine_bytes: u64,
 }
 
+/// The counts that do not fit into atomics.
+#[derive(Debug, Default)]
+pub struct Page {
+    /// By command and by error.
+    pub tally: Tally,
+    /// By node.
+    pub nodes: NodeReports,
+}
+
 /// State that all workers of a process share: one row of counts per worker, and the scripts that went through any of
 /// them.
 #[derive(Debug)]
@@ -200,9 +209,7 @@ pub struct Board {
     pub(crate) audience: Audience,
     pub(crate) monitors: Monitors,
     /// By worker. Locked once a second by its worker, and by each reader.
-    tallies: Vec<Mutex<Tally>>,
-    /// The same for each worker's view of the nodes.
-    nodes: Vec<Mutex<NodeReports>>,
+    pages: Vec<Mutex<Page>>,
     usage: Mutex<Usage>,
     /// Number of clients of all workers.
     seats_taken: AtomicUsize,
@@ -218,8 +225,7 @@ impl Board {
     pub fn new(workers: usize) -> Board {
         Board {
             rows: (0..workers).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
-            tallies: (0..workers).map(|_| Mutex::default()).collect(),
-            nodes: (0..workers).map(|_| Mutex::default()).collect(),
+            pages: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
             pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
@@ -279,24 +285,24 @@ impl Board {
         *self.usage.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Publishes the counts of `worker` by command.
-    pub(crate) fn publish_tally(&self, worker: usize, tally: &Tally) {
-        self.tallies[worker].lock().unwrap_or_else(PoisonError::into_inner).copy_from(tally);
+    /// Publishes the counts of `worker` by command, and its view of the nodes.
+    pub(crate) fn publish_page(&self, worker: usize, tally: &Tally, nodes: NodeReports) {
+        let mut page = self.pages[worker].lock().unwrap_or_else(PoisonError::into_inner);
+        page.tally.copy_from(tally);
+        page.nodes = nodes;
     }
 
-    /// Publishes the view of the nodes that `worker` has.
-    pub(crate) fn publish_nodes(&self, worker: usize, reports: NodeReports) {
-        *self.nodes[worker].lock().unwrap_or_else(PoisonError::into_inner) = reports;
-    }
-
-    /// The newest topology of all workers, and its nodes with the sums of all workers.
-    pub fn nodes(&self) -> NodeReports {
-        let views: Vec<NodeReports> = self
-            .nodes
-            .iter()
-            .map(|view| view.lock().unwrap_or_else(PoisonError::into_inner).clone())
-            .collect();
-        node_tally::combine(views.iter())
+    /// The sum of all workers' counts by command, and the nodes of the newest topology with the sums of all workers.
+    /// Both are of the same moment.
+    pub fn page(&self) -> Page {
+        let mut tally = Tally::default();
+        let mut views = Vec::with_capacity(self.pages.len());
+        for page in &self.pages {
+            let page = page.lock().unwrap_or_else(PoisonError::into_inner);
+            tally.add(&page.tally);
+            views.push(page.nodes.clone());
+        }
+        Page { tally, nodes: node_tally::combine(views.iter()) }
     }
 
     /// The counts that `worker` published last, at most a second ago.
@@ -310,12 +316,8 @@ impl Board {
     }
 
     /// The sum of all workers' counts by command.
-    pub fn tally(&self) -> Tally {
-        let mut sum = Tally::default();
-        for tally in &self.tallies {
-            sum.add(&tally.lock().unwrap_or_else(PoisonError::into_inner));
-        }
-        sum
+    pub(crate) fn tally(&self) -> Tally {
+        self.page().tally
     }
 
     /// Publishes the counts of `worker`.

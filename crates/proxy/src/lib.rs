@@ -71,7 +71,7 @@ mod transaction;
 
 pub use ::engine::limits::Limits as EngineLimits;
 pub use ::engine::rounds::Rounds;
-pub use counters::{Board, Counters, Usage};
+pub use counters::{Board, Counters, Page, Usage};
 pub use errors::Cause;
 pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use latency::Latency;

@@ -237,7 +237,7 @@ mod tests {
             rig.pass(Duration::from_secs(2));
         }
         deliver_mail(&mut rigs);
-        let nodes = rigs[0].proxy.core.cx.board.nodes().nodes;
+        let nodes = rigs[0].proxy.core.cx.board.page().nodes.nodes;
         let [idle, busy] = &nodes[..] else { panic!("two nodes: {nodes:?}") };
         assert_eq!((idle.counts.errors, idle.state, idle.links), (0, Some(NodeState::Up), 2));
         assert_eq!((busy.counts.errors, busy.is_primary), (2, true));
@@ -251,7 +251,7 @@ mod tests {
         let conn = rigs[1].node(1);
         rigs[1].event(crate::Event::Closed { conn, reason: "connection refused" });
         rigs.iter_mut().for_each(|rig| rig.proxy.core.publish());
-        let nodes = rigs[0].proxy.core.cx.board.nodes().nodes;
+        let nodes = rigs[0].proxy.core.cx.board.page().nodes.nodes;
         assert_eq!(nodes[0].state, Some(NodeState::Up));
         assert!(nodes[1].state < Some(NodeState::Up), "{nodes:?}");
         assert_eq!((nodes[1].reason.as_str(), nodes[1].counts.failures), ("connection refused", 1));

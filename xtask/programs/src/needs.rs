@@ -79,6 +79,9 @@ const PHP_PREDIS: Need =
 const REDIS_EXPORTER: Need =
     Need { probe: &["prometheus-redis-exporter", "-version"], package: "prometheus-redis-exporter" };
 
+/// Reads metrics, and checks them.
+const PROMETHEUS: Need = Need { probe: &["promtool", "--version"], package: "prometheus" };
+
 /// All packages for `cargo xtask test`. They are known at its start, so that it does not stop for one after minutes.
 pub fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
@@ -86,7 +89,7 @@ pub fn for_tests() -> Vec<Need> {
     // Other systems have no source either. There the suites that come from Debian are skipped, instructions are not counted,
     // and no packets are lost.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER]);
+        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER, PROMETHEUS]);
         needs.extend(FOR_REDIS_PM);
     }
     needs

@@ -1,0 +1,219 @@
+//! The admin listener: metrics, health and state over HTTP, for real programs.
+
+use crate::harness::certificates::Directory;
+use crate::harness::processes::{Process, free_port};
+use crate::harness::{Client, Proxy, World, http, poll_until};
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
+
+const ADMIN: &str = "--admin=0";
+
+/// The value of the sample that begins with `sample`.
+fn value(metrics: &str, sample: &str) -> Option<f64> {
+    let line = metrics.lines().find(|line| line.starts_with(sample))?;
+    line.rsplit_once(' ')?.1.parse().ok()
+}
+
+fn is_there(program: &str) -> bool {
+    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        assert!(std::env::var_os("CI").is_none(), "no {program}: cargo xtask test installs it");
+        eprintln!("SKIPPED: no {program} in PATH");
+    }
+    is_there
+}
+
+#[test]
+fn requests_and_times_are_counted_by_command_and_node() {
+    let world = World::with_flags(2, &[ADMIN]);
+    let port = http::admin_port(&world.proxy);
+    let (mut client, key) = (world.connect(), world.key_on(1, "k"));
+    for _ in 0..5 {
+        assert_eq!(client.ask(&format!("SET {key} 1")), r"+OK\r\n");
+    }
+    assert!(client.ask(&format!("LPUSH {key} 1")).starts_with("-WRONGTYPE"));
+    assert!(client.ask("NOSUCH").starts_with("-ERR unknown command"));
+    let metrics = poll_until("the counts of the last second", || {
+        let metrics = http::get(port, "/metrics").body;
+        (value(&metrics, "shardis_requests_total{command=\"lpush\"}") == Some(1.0)).then_some(metrics)
+    });
+    let count = |sample: &str| value(&metrics, sample).unwrap_or_else(|| panic!("{sample} in {metrics}"));
+    assert_eq!(count("shardis_requests_total{command=\"set\"}"), 5.0);
+    assert_eq!(count("shardis_request_duration_seconds_count{command=\"set\"}"), 5.0);
+    assert_eq!(count("shardis_requests_failed_total{command=\"lpush\"}"), 1.0);
+    assert_eq!(count("shardis_errors_total{cause=\"node\"}"), 1.0);
+    assert_eq!(count("shardis_errors_total{cause=\"refused\"}"), 1.0);
+    let labels = |index: usize| {
+        let name = world.shard_name(index);
+        format!("{{shard=\"{name}\",node=\"{name}\",role=\"primary\"")
+    };
+    let replies =
+        |index: usize| count(&format!("shardis_node_request_duration_seconds_count{}", labels(index)));
+    // shardis asks each node for its role besides.
+    assert!((6.0..12.0).contains(&replies(1)) && replies(0) < 6.0, "{metrics}");
+    assert_eq!(count(&format!("shardis_node_errors_total{}", labels(1))), 1.0);
+    assert_eq!(count(&format!("shardis_node_up{}", labels(1))), 1.0);
+    assert_eq!(count("shardis_clients{state=\"connected\"}"), 1.0);
+}
+
+#[test]
+fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
+    let mut world = World::with_flags(2, &[ADMIN, "--ready-shards=all"]);
+    let port = http::admin_port(&world.proxy);
+    poll_until("both shards", || (http::get(port, "/readyz").status == 200).then_some(()));
+    world.nodes[1].kill();
+    let reason = poll_until("a shard less", || {
+        let answer = http::get(port, "/readyz");
+        (answer.status == 503).then_some(answer.body)
+    });
+    assert_eq!(reason, "1 of 2 shards up, 2 wanted\n");
+    assert_eq!(http::get(port, "/healthz").body, "ok\n");
+    let metrics = http::get(port, "/metrics").body;
+    let down = format!("shardis_node_up{{shard=\"{}\"", world.shard_name(1));
+    assert_eq!(value(&metrics, &down), Some(0.0), "{metrics}");
+    let status: serde_json::Value = serde_json::from_str(&http::get(port, "/status").body).expect("JSON");
+    assert_ne!(status["nodes"][1]["state"], "up");
+    assert_eq!(status["nodes"][0]["state"], "up");
+    let events = http::get(port, "/events").body;
+    assert!(events.contains("\"name\":\"node down\""), "{events}");
+}
+
+#[test]
+fn prometheus_reads_both_formats() {
+    if !is_there("promtool") || !is_there("prometheus") {
+        return;
+    }
+    let world = World::with_flags(2, &[ADMIN]);
+    let port = http::admin_port(&world.proxy);
+    assert_eq!(world.connect().ask("SET a 1"), r"+OK\r\n");
+    let answer = http::get(port, "/metrics");
+    assert!(answer.head.contains("text/plain; version=0.0.4"), "{}", answer.head);
+    let mut check = Command::new("promtool");
+    check.args(["check", "metrics"]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut check = check.spawn().expect("it starts");
+    std::io::Write::write_all(check.stdin.as_mut().expect("a pipe"), answer.body.as_bytes())
+        .expect("it reads");
+    let checked = check.wait_with_output().expect("it ends");
+    assert!(checked.status.success() && checked.stderr.is_empty(), "{checked:?}");
+
+    // Prometheus itself asks for OpenMetrics.
+    let (folder, own) = (Directory::new(), free_port());
+    let config = folder.path("prometheus.yml");
+    let targets = format!(
+        "global: {{scrape_interval: 1s}}\nscrape_configs: [{{job_name: shardis, static_configs: [{{targets: ['127.0.0.1:{port}']}}]}}]\n"
+    );
+    std::fs::write(&config, targets).expect("the folder can be written to");
+    let mut command = Command::new("prometheus");
+    command.arg(format!("--config.file={}", config.display()));
+    command.arg(format!("--storage.tsdb.path={}", folder.path("data").display()));
+    command.arg(format!("--web.listen-address=127.0.0.1:{own}"));
+    let _prometheus = Process::spawn(command, "prometheus");
+    poll_until("Prometheus listens", || std::net::TcpStream::connect(("127.0.0.1", own)).ok());
+    let found = poll_until("a sample in Prometheus", || {
+        let body = http::get(own, "/api/v1/query?query=shardis_requests_total").body;
+        body.contains("\"command\":\"set\"").then_some(body)
+    });
+    assert!(found.contains("\"status\":\"success\""), "{found}");
+    let up = http::get(own, "/api/v1/query?query=up").body;
+    assert!(up.contains("\"1\"]"), "{up}");
+}
+
+#[test]
+fn only_requests_with_the_token_are_answered() {
+    let folder = Directory::new();
+    let file = folder.path("token");
+    std::fs::write(&file, "open sesame\n").expect("the folder can be written to");
+    let token = format!("--admin-token-file={}", file.display());
+    let proxy = Proxy::start(&["--port=0", "--admin=0.0.0.0:0", &token]);
+    let port = http::admin_port(&proxy);
+    let with = |header: &str| {
+        http::request(
+            port,
+            &format!("GET /config HTTP/1.1\r\nHost: a.example\r\n{header}Connection: close\r\n\r\n"),
+        )
+    };
+    assert_eq!(with("").status, 401);
+    assert_eq!(with("Authorization: Bearer open\r\n").status, 401);
+    let answer = with("Authorization: Bearer open sesame\r\n");
+    assert_eq!(answer.status, 200);
+    assert!(
+        answer.body.contains(r#"{"name":"port","value":"0","source":"command line"}"#),
+        "{}",
+        answer.body
+    );
+    assert_eq!(http::get(port, "/healthz").status, 200);
+}
+
+#[test]
+fn an_open_address_without_a_token_is_refused_at_start() {
+    let said = Proxy::try_start(&["--port=0", "--admin=0.0.0.0:0"]).err().expect("it ends");
+    assert!(said.contains("--admin-token-file"), "{said}");
+}
+
+#[test]
+fn a_page_of_another_name_gets_nothing() {
+    let proxy = Proxy::start(&["--port=0", ADMIN]);
+    let text = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
+    assert_eq!(http::request(http::admin_port(&proxy), text).status, 403);
+}
+
+#[test]
+fn the_log_level_changes_and_clients_are_listed() {
+    let proxy = Proxy::start(&["--port=0", ADMIN]);
+    let (port, mut client) = (http::admin_port(&proxy), Client::connect(proxy.port));
+    assert_eq!(client.ask("CLIENT SETNAME tired-operator"), r"+OK\r\n");
+    assert!(http::get(port, "/clients").body.contains("name=tired-operator"));
+    let put = |level: &str| {
+        let len = level.len();
+        let text = format!(
+            "PUT /log-level HTTP/1.1\r\nHost: localhost\r\nContent-Length: {len}\r\nConnection: close\r\n\r\n{level}"
+        );
+        http::request(port, &text)
+    };
+    assert_eq!(http::get(port, "/log-level").body, "info\n");
+    assert_eq!(put("debug").body, "debug\n");
+    assert_eq!((put("loud").status, http::get(port, "/log-level").body.as_str()), (400, "debug\n"));
+    assert_eq!(http::get(port, "/nothing").status, 404);
+    assert_eq!(
+        http::request(port, "DELETE /config HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n").status,
+        403
+    );
+    let text = "DELETE /config HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n";
+    assert_eq!(http::request(port, text).status, 405);
+}
+
+#[test]
+fn a_unix_socket_answers_and_a_draining_proxy_is_not_ready() {
+    let folder = Directory::new();
+    let path = folder.path("admin.sock");
+    let world = World::with_flags(1, &[&format!("--admin=unix:{}", path.display())]);
+    let get = |path_of: &str| {
+        let stream = UnixStream::connect(&path).expect("it listens");
+        http::over(stream, &format!("GET {path_of} HTTP/1.1\r\nHost: \r\nConnection: close\r\n\r\n"))
+    };
+    poll_until("ready", || (get("/readyz").status == 200).then_some(()));
+    // A request in flight keeps the drain going.
+    let mut client = world.connect();
+    assert_eq!(client.ask("SET a 1"), r"+OK\r\n");
+    world.nodes[0].freeze();
+    client.send(b"GET a\r\n");
+    poll_until("the request", || get("/clients").body.contains("cmd=get").then_some(()));
+    world.proxy.signal("TERM");
+    let answer = poll_until("the drain", || Some(get("/readyz")).filter(|answer| answer.status == 503));
+    assert_eq!(answer.body, "draining\n");
+    world.nodes[0].thaw();
+    assert_eq!(crate::harness::show(&client.read_reply()), r"$1\r\n1\r\n");
+}
+
+#[test]
+fn the_log_can_be_read_by_programs() {
+    let mut world = World::with_flags(1, &["--log-format=json"]);
+    world.nodes[0].kill();
+    let line = poll_until("a line about the node", || {
+        world.proxy.output().lines().find(|line| line.contains("node down")).map(str::to_owned)
+    });
+    let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!((&line["message"], &line["level"]), (&"node down".into(), &"WARN".into()));
+    assert_eq!(line["shard"], world.shard_name(0).as_str());
+}
