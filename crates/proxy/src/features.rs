@@ -67,9 +67,13 @@ pub(crate) enum TaskKind {
     /// The reply shows whether the part of a fan was unblocked; `conn` names its connection, which is that of link
     /// `part`.
     Unblock,
-    /// The reply confirms a subscription to the topic in `conn`.
+    /// The reply confirms a subscription to the topic in `conn`, a channel or a pattern.
     Subscribe,
-    /// The reply confirms the end of a subscription; `conn` names the client that waits, `part` is the shard.
+    /// The same for a shard channel, whose node may decline it.
+    SubscribeShard,
+    /// The same for the end of a subscription to a shard channel.
+    UnsubscribeShard,
+    /// The reply confirms the end of a subscription to a channel or a pattern; `conn` names the client that waits, `part` is the shard.
     Unsubscribe,
     /// The reply confirms that the node reports changes; `part` is the shard.
     Track,

@@ -305,8 +305,12 @@ pub(crate) fn note_held_reply(
         }
     }
     // No client waits for the reply to UNWATCH. But if the reply is an error, keys may still be watched.
-    if cx.engine.links[ix].features.held_by.is_none() {
-        cx.engine.links[ix].features.is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
-        return_held(cx, ix);
+    let link = &mut cx.engine.links[ix];
+    if link.features.held_by.is_none() {
+        link.features.is_altered |= resp::reply::is_error(reply) && !ticket.is_of_client();
+        // A client may still wait for a reply: WATCH was sent behind ASKING, and then another watch was lost.
+        if link.in_flight() == 0 {
+            return_held(cx, ix);
+        }
     }
 }

@@ -86,8 +86,9 @@ impl Proxy {
         match ticket.owner {
             // If no subscriber is left, or the topic has moved since, an unsubscription is in flight behind this
             // request.
-            Owner::Task(TaskKind::Subscribe) if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
-            Owner::Task(TaskKind::Subscribe) if is_error(reply) => {
+            Owner::Task(TaskKind::Subscribe | TaskKind::SubscribeShard)
+                if !self.core.subscriptions.topics.awaits(&ticket, shard) => {}
+            Owner::Task(TaskKind::Subscribe | TaskKind::SubscribeShard) if is_error(reply) => {
                 if let Some(topic) = self.core.subscriptions.topics.get_mut(ticket.conn) {
                     topic.refuse(shard);
                 }
@@ -104,7 +105,7 @@ impl Proxy {
                     }
                 }
             }
-            Owner::Task(TaskKind::Subscribe) => {
+            Owner::Task(TaskKind::Subscribe | TaskKind::SubscribeShard) => {
                 return self.core.subscriptions.handle_subscribed(
                     &mut self.core.cx,
                     &mut self.peers,
@@ -113,7 +114,7 @@ impl Proxy {
                     reply,
                 );
             }
-            Owner::Task(TaskKind::Unsubscribe) => {
+            Owner::Task(TaskKind::Unsubscribe | TaskKind::UnsubscribeShard) => {
                 self.core.subscriptions.note_ended(&mut self.core.cx, ix, &ticket, reply);
                 self.core.subscriptions.handle_unsubscribed(&mut self.core.cx, &mut self.peers, ticket);
             }

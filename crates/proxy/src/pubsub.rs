@@ -316,7 +316,11 @@ impl Subscriptions {
         name: &[u8],
         id: Id,
     ) {
-        self.say(cx, origin, kind.unsubscribe(), name, (id, 0), Owner::Task(TaskKind::Unsubscribe));
+        let task = match kind {
+            Kind::ShardChannel => TaskKind::UnsubscribeShard,
+            Kind::Channel | Kind::Pattern => TaskKind::Unsubscribe,
+        };
+        self.say(cx, origin, kind.unsubscribe(), name, (id, 0), Owner::Task(task));
     }
 
     /// Subscribes to a topic at the node of `shard`.
@@ -324,14 +328,12 @@ impl Subscriptions {
         let Some(topic) = self.topics.get_mut(id) else { return };
         let question = topic.ask(shard);
         let (profile, kind, name) = (topic.profile, topic.kind, Arc::clone(&topic.name));
-        self.say(
-            cx,
-            Origin { shard, profile },
-            kind.subscribe(),
-            &name,
-            (id, question),
-            Owner::Task(TaskKind::Subscribe),
-        );
+        let task = match kind {
+            Kind::ShardChannel => TaskKind::SubscribeShard,
+            Kind::Channel | Kind::Pattern => TaskKind::Subscribe,
+        };
+        let origin = Origin { shard, profile };
+        self.say(cx, origin, kind.subscribe(), &name, (id, question), Owner::Task(task));
     }
 
     /// Queues a request with one name, which has one reply.
@@ -411,18 +413,15 @@ impl Subscriptions {
     /// Whether the reply to `ticket` may be about a shard channel of the slot `its`. Nodes never redirect requests for
     /// other topics, which may have the same name.
     fn may_be_of(&self, cx: &Context, ticket: &Ticket, its: u32) -> bool {
-        let topic = match ticket.owner {
-            Owner::Task(TaskKind::Subscribe) => {
-                self.topics.get(ticket.conn).map(|topic| (topic.kind, &topic.name))
-            }
-            Owner::Task(TaskKind::Unsubscribe) => {
-                self.leaving.get(ticket.conn).map(|leaving| (leaving.kind, &leaving.name))
+        let name = match ticket.owner {
+            Owner::Task(TaskKind::SubscribeShard) => self.topics.get(ticket.conn).map(|topic| &topic.name),
+            Owner::Task(TaskKind::UnsubscribeShard) => {
+                self.leaving.get(ticket.conn).map(|leaving| &leaving.name)
             }
             _ => return false,
         };
-        topic.is_none_or(|(kind, name)| {
-            kind == Kind::ShardChannel && cx.engine.topology.division_of(name).0 == its
-        })
+        // Clients may have left a topic before its node answers.
+        name.is_none_or(|name| cx.engine.topology.division_of(name).0 == its)
     }
 }
 
@@ -586,9 +585,10 @@ impl Subscriptions {
         let Some(name) = fields.next().and_then(as_bulk) else { return false };
         let link = &cx.engine.links[ix];
         let front = link.front().copied();
-        let leaving = front.filter(|ticket| ticket.owner == Owner::Task(TaskKind::Unsubscribe));
+        let unsubscribes = Owner::Task(TaskKind::UnsubscribeShard);
+        let leaving = front.filter(|ticket| ticket.owner == unsubscribes);
         let leaving = leaving.and_then(|ticket| self.leaving.get(ticket.conn));
-        if leaving.is_some_and(|leaving| leaving.kind == Kind::ShardChannel && *leaving.name == *name) {
+        if leaving.is_some_and(|leaving| *leaving.name == *name) {
             return false;
         }
         self.handle_dropped(cx, origin_of(cx, ix), name);

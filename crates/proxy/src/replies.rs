@@ -593,11 +593,11 @@ impl Proxy {
             Owner::Task(TaskKind::Unblock) => {
                 fan::end_unblock(&mut self.core.cx, ticket.conn, LinkIx::from_u32(ticket.part), &outcome)
             }
-            Owner::Task(TaskKind::Unsubscribe) => {
+            Owner::Task(TaskKind::Unsubscribe | TaskKind::UnsubscribeShard) => {
                 self.core.subscriptions.handle_unsubscribed(&mut self.core.cx, &mut self.peers, ticket)
             }
             // All topics of a lost link are handled at once: see [`Proxy::handle_source_lost`].
-            Owner::Task(TaskKind::Subscribe) | Owner::Task(TaskKind::Track) => {}
+            Owner::Task(TaskKind::Subscribe | TaskKind::SubscribeShard) | Owner::Task(TaskKind::Track) => {}
             Owner::Task(TaskKind::Probe)
             | Owner::Task(TaskKind::Name)
             | Owner::Task(TaskKind::Waitaof)

@@ -1,5 +1,6 @@
 //! Transcripts of transactions over several shards (`--transactions=per-shard`). `|` stands for CR LF.
 
+use super::redirect::ASKING;
 use crate::cross_slot::remedy::Remedy;
 use crate::testing::{Rig, crossed};
 use crate::{ConnId, Event, Limits, Settings, Transactions};
@@ -892,4 +893,19 @@ fn a_watch_of_a_slot_that_moved_follows_it() {
     assert_eq!(rig.taken(client), "+OK|");
     rig.client_sends(client, "discard|unwatch|");
     assert_eq!((rig.taken(of_c).as_str(), rig.taken(moved).as_str()), ("", "*1|$7|UNWATCH|"));
+}
+
+#[test]
+fn a_watch_that_was_asked_elsewhere_may_be_lost_meanwhile() {
+    let (mut rig, client, of_a, of_c) = watching_a_and_c();
+    rig.sends(of_c, "-ASK 7365 127.0.0.1:7001|");
+    let asked = rig.bring_up_pinned(1);
+    rig.event(crate::Event::Closed { conn: of_a, reason: "gone" });
+    assert_eq!(rig.taken(asked), format!("{ASKING}{}*1|$7|UNWATCH|", words(&["watch", "c"])));
+    rig.sends(asked, "+OK|");
+    assert_eq!((rig.is_closed(asked), rig.taken(client).as_str()), (false, ""));
+    rig.sends(asked, "+OK|+OK|");
+    rig.client_sends(client, "multi|set c 1|exec|");
+    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|*-1|");
+    assert_idle(&rig);
 }
