@@ -26,6 +26,7 @@ mod large;
 mod learned;
 mod left_behind;
 mod local;
+mod page;
 mod passing;
 mod per_shard;
 mod pops;

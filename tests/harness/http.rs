@@ -1,6 +1,6 @@
 //! HTTP as the admin listener's clients speak it: one request on a connection.
 
-use super::{Proxy, poll_until};
+use super::{PATIENCE, Proxy, poll_until};
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
@@ -27,15 +27,34 @@ pub(crate) fn get(port: u16, path: &str) -> Answer {
 
 /// The answer to the bytes of a request that asks for the end of its connection.
 pub(crate) fn request(port: u16, text: &str) -> Answer {
-    over(TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens"), text)
+    let stream = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("it listens");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a timeout");
+    over(stream, text)
 }
 
 /// The same on an open connection.
 pub(crate) fn over(mut stream: impl Read + Write, text: &str) -> Answer {
     stream.write_all(text.as_bytes()).expect("it reads");
-    let mut answer = String::new();
-    stream.read_to_string(&mut answer).expect("it answers");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("a head and a body");
+    // Not every server closes its connection then.
+    let (mut bytes, mut piece) = (Vec::new(), [0; 65536]);
+    let (head, body) = loop {
+        if let Some(whole) = split(&bytes) {
+            break whole;
+        }
+        let count = stream.read(&mut piece).expect("it answers");
+        assert!(count > 0, "the answer is whole: {:?}", String::from_utf8_lossy(&bytes));
+        bytes.extend_from_slice(&piece[..count]);
+    };
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, head: head.to_owned(), body: body.to_owned() }
+    Answer { status, head, body }
+}
+
+/// Head and body of a whole answer.
+fn split(bytes: &[u8]) -> Option<(String, String)> {
+    let text = String::from_utf8_lossy(bytes);
+    let (head, body) = text.split_once("\r\n\r\n")?;
+    let lines = head.lines().filter_map(|line| line.split_once(':'));
+    let len = lines.filter(|(name, _)| name.eq_ignore_ascii_case("content-length"));
+    let len: usize = len.map(|(_, value)| value.trim().parse().expect("a length")).next().expect("a length");
+    (body.len() >= len).then(|| (head.to_owned(), body.to_owned()))
 }

@@ -1,6 +1,7 @@
 //! The base of every test: nodes, the proxy in front of them, clients, and waiting with a deadline.
 
 pub(crate) mod acceptor;
+pub(crate) mod browser;
 pub(crate) mod certificates;
 pub(crate) mod client;
 pub(crate) mod fake_node;

@@ -64,8 +64,8 @@ pub(crate) struct Routes {
 impl Routes {
     /// The response to a request.
     pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
-        // A load balancer has no token, and learns nothing but this.
-        let is_public = matches!(asked.path, "/healthz" | "/readyz");
+        // A load balancer has no token, and learns nothing but this. The page has no data; it asks for the token.
+        let is_public = matches!(asked.path, "/" | "/healthz" | "/readyz");
         match self.guard.check(asked.host, asked.authorization) {
             Err(Denial::Token) if !is_public => {
                 return Answer::text(401, "the token is missing or wrong: Authorization: Bearer TOKEN\n");

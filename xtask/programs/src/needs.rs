@@ -82,6 +82,11 @@ const REDIS_EXPORTER: Need =
 /// Reads metrics, and checks them.
 const PROMETHEUS: Need = Need { probe: &["promtool", "--version"], package: "prometheus" };
 
+/// Shows the page of the admin listener.
+const CHROMIUM: Need = Need { probe: &["chromium", "--version"], package: "chromium" };
+/// Drives it.
+const CHROMEDRIVER: Need = Need { probe: &["chromedriver", "--version"], package: "chromium-driver" };
+
 /// All packages for `cargo xtask test`. They are known at its start, so that it does not stop for one after minutes.
 pub fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
@@ -89,7 +94,7 @@ pub fn for_tests() -> Vec<Need> {
     // Other systems have no source either. There the suites that come from Debian are skipped, instructions are not counted,
     // and no packets are lost.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER, PROMETHEUS]);
+        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER, PROMETHEUS, CHROMIUM, CHROMEDRIVER]);
         needs.extend(FOR_REDIS_PM);
     }
     needs
