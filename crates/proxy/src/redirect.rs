@@ -42,7 +42,7 @@ use crate::ConnId;
 use crate::context::Context;
 use crate::core::Core;
 use crate::errors::{self, Lost};
-use crate::features::{Asked, Link, Owed, Owner, Retry, TaskId, TaskKind, Ticket};
+use crate::features::{Asked, Link, Owed, Owner, Retry, Session, TaskId, TaskKind, Ticket};
 use crate::held;
 use crate::held::watch::Watch;
 use crate::link::{LinkIx, Use, retire};
@@ -53,7 +53,7 @@ use crate::reading::replicas::{is_turned_away, note_sent_elsewhere};
 use crate::redirect::declined::{ASKING, Aim, Behind, Declined};
 use crate::redirect::queue::{PARKED_BYTES_MAX, RETRY_AFTER, Stray, is_ahead};
 use crate::session::pinning::Pinning;
-use crate::session::{Phase, Reason};
+use crate::session::{Phase, Reason, is_behind};
 use crate::transaction::queued::Held;
 use crate::walk;
 use engine::retry::Why;
@@ -438,10 +438,24 @@ fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> boo
         Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
             session.replies.front() != ticket.place
                 && (session.hold.has(Reason::Order) && cx.is_behind_parked(stray)
+                    || is_behind_pinned(cx, session, stray, id)
                     || cx.is_behind_redirected(stray, id))
         }
         _ => false,
     }
+}
+
+/// Whether a request before `stray` is to be sent over pinned links of the session, or is in flight there: a read whose
+/// reply is large is sent again. Behind it on the pinned link to the node `id`, nothing is overtaken.
+fn is_behind_pinned(cx: &Context, session: &Session, stray: &Stray, id: NodeId) -> bool {
+    let Some(pin) = session.pinning.id().and_then(|id| cx.pins.get(id)) else { return false };
+    let place = stray.retry.ticket.place;
+    let is_elsewhere = |link: &&Link| stray.used_by != Use::Pinned || link.node != id;
+    let links = pin.links.iter().map(|&ix| &cx.engine.links[ix]).filter(is_elsewhere);
+    let tickets = links.flat_map(|link| link.tickets());
+    let in_flight = tickets.filter(|ticket| ticket.conn == session.conn && ticket.owner == Owner::Client);
+    let waiting = pin.refetches.iter().map(|refetch| &refetch.retry.ticket);
+    waiting.chain(in_flight).any(|earlier| is_behind(place, earlier.place))
 }
 
 impl Context {

@@ -1,8 +1,9 @@
 //! Transcripts of a cluster whose slots move while large replies arrive. `|` stands for CR LF.
 
-use super::redirect::{ASKING, ask, moved, request};
+use super::redirect::{ASKING, ask, begin, moved, request};
 use crate::ConnId;
 use crate::testing::Rig;
+use std::time::Duration;
 
 /// A client whose next reply is expected to be large.
 fn client_of_large(rig: &mut Rig) -> ConnId {
@@ -48,4 +49,27 @@ fn large_parts_on_one_link_are_merged() {
     rig.sends(first, "|*1|$1|a|");
     assert_eq!(rig.taken(client), "*2|$1|a|$1|b|");
     assert_eq!((rig.proxy.pending().pins, rig.proxy.pending().merges), (0, 0));
+}
+
+#[test]
+fn a_redirected_write_stays_behind_a_read_that_is_sent_again() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("get {key}|set {key} 1|"));
+    rig.node_sends(0, &ask(slot, 1));
+    assert_eq!(rig.node_got(1), format!("{ASKING}{}", request(&format!("get {key}"))));
+    // The reply is large: it is fetched again over a link of its own, which has to be made.
+    let large = format!("$1000000|{}|", "x".repeat(1_000_000));
+    rig.node_sends(1, &format!("+OK|{}", &large[..200_000]));
+    rig.node_sends(0, &moved(slot, 1));
+    let sent = rig.node_got(1);
+    assert!(!sent.contains("set"), "it would run before the read: {sent}");
+    let pinned = rig.bring_up_pinned(1);
+    assert_eq!(rig.taken(pinned), request(&format!("get {key}")));
+    rig.pass(Duration::from_millis(100));
+    let sent = rig.node_got(1);
+    assert!(!sent.contains("set"), "the read is not answered: {sent}");
+    rig.sends(pinned, &large);
+    rig.pass(Duration::from_millis(100));
+    assert_eq!(rig.taken(client).len(), large.len());
 }
