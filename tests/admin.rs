@@ -120,6 +120,18 @@ fn prometheus_reads_both_formats() {
 }
 
 #[test]
+fn the_alerts_of_the_example_hold_their_tests() {
+    if !is_there("promtool") {
+        return;
+    }
+    let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/monitoring");
+    for words in [["test", "rules", "shardis.rules.test.yml"], ["check", "config", "prometheus.yml"]] {
+        let checked = Command::new("promtool").args(words).current_dir(folder).output().expect("it starts");
+        assert!(checked.status.success(), "{checked:?}");
+    }
+}
+
+#[test]
 fn only_requests_with_the_token_are_answered() {
     let folder = Directory::new();
     let file = folder.path("token");

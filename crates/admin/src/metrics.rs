@@ -343,6 +343,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn the_examples_name_metrics_that_exist() {
+        let examples = [
+            include_str!("../../../examples/monitoring/grafana.json"),
+            include_str!("../../../examples/monitoring/shardis.rules.yml"),
+        ];
+        let is_of_name = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        for word in examples.iter().flat_map(|text| text.split(|letter| !is_of_name(letter))) {
+            let name = ["_bucket", "_sum", "_count"].iter().find_map(|end| word.strip_suffix(end));
+            let name = name.unwrap_or(word);
+            if name.starts_with("shardis_") || name.starts_with("process_") {
+                assert!(METRICS.iter().any(|metric| metric.name == name), "{name}");
+            }
+        }
+    }
+
+    #[test]
     fn names_follow_prometheus_conventions() {
         for metric in METRICS {
             let name = metric.name;

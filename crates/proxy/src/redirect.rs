@@ -445,8 +445,8 @@ fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> boo
     }
 }
 
-/// Whether a request before `stray` is to be sent over pinned links of the session, or is in flight there: a read whose
-/// reply is large is sent again. Behind it on the pinned link to the node `id`, nothing is overtaken.
+/// Whether a request before `stray` is to be sent over pinned links of the session, or is in flight there. Reads whose
+/// replies are large are sent again so. Behind it on the pinned link to the node `id`, nothing is overtaken.
 fn is_behind_pinned(cx: &Context, session: &Session, stray: &Stray, id: NodeId) -> bool {
     let Some(pin) = session.pinning.id().and_then(|id| cx.pins.get(id)) else { return false };
     let place = stray.retry.ticket.place;
