@@ -3,7 +3,7 @@
 use crate::harness::certificates::{Directory, text};
 use crate::harness::local::{Local, local, pid_of, port_of, run_kill};
 use crate::harness::processes::{Finished, Process, run};
-use crate::harness::{Client, kernel, poll_until};
+use crate::harness::{Client, http, kernel, poll_until};
 use serde_json::Value;
 use std::path::Path;
 
@@ -22,6 +22,10 @@ fn refusal(arguments: &[&str]) -> Finished {
 #[test]
 fn plain_nodes_and_their_proxy_end_with_sigterm() {
     let local = Local::start(&["--nodes=3", "--proxy", "--", "--workers=1"]);
+    let admin = local.addresses["admin"].as_str().and_then(|address| address.rsplit_once(':'));
+    let admin = admin.and_then(|(_, port)| port.parse().ok()).expect("the proxy has an admin listener");
+    // A worker publishes for the first time after a second.
+    poll_until("ready", || (http::get(admin, "/readyz").status == 200).then_some(()));
     let mut client = local.proxy();
     assert_eq!(client.ask("MSET a 1 b 2 c 3 d 4 e 5 f 6"), "+OK\\r\\n");
     let nodes = local.ports("nodes");

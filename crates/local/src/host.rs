@@ -79,6 +79,8 @@ struct Host<'a> {
     folder: Folder,
     layout: Layout,
     proxy_port: Option<u16>,
+    /// Of its admin listener, unless its arguments name one.
+    admin_port: Option<u16>,
     args: &'a LocalArgs,
     server: &'a Path,
     events: &'a Receiver<Event>,
@@ -104,7 +106,9 @@ impl<'a> Host<'a> {
             }
         }
         let proxy_port = proxy_port(args, &layout)?;
-        Ok(Host { children: Children::default(), folder, layout, proxy_port, args, server, events })
+        let admin_port = proxy_port.map(|proxy| admin_port(args, &layout, proxy)).transpose()?.flatten();
+        let children = Children::default();
+        Ok(Host { children, folder, layout, proxy_port, admin_port, args, server, events })
     }
 
     /// Whether another start would take other ports.
@@ -174,6 +178,7 @@ impl<'a> Host<'a> {
         let own = std::env::current_exe().context("cannot find the path of this program")?;
         let mut command = dies_with_us(&own)?;
         command.args(proxy_words(self.layout.shape, port, nodes, sentinels)?);
+        command.args(self.admin_port.map(|port| format!("--admin=127.0.0.1:{port}")));
         command.args(self.args.proxy_arguments());
         self.children.start("proxy", port, command, None)?;
         self.wait_until("all shards answer behind the proxy", || readiness::all_shards_answer(port))
@@ -215,6 +220,7 @@ impl<'a> Host<'a> {
             nodes: Vec::new(),
             sentinels: Vec::new(),
             proxy: None,
+            admin_port: self.admin_port,
             folder: self.folder.path().to_owned(),
             is_kept: self.folder.is_kept(),
         };
@@ -284,6 +290,22 @@ fn proxy_port(args: &LocalArgs, layout: &Layout) -> Result<Option<u16>> {
         }
     }
     bail!("there is no free port for the proxy; name one with --proxy=PORT")
+}
+
+/// The port of the proxy's admin listener: behind its own if ports are given, or any.
+fn admin_port(args: &LocalArgs, layout: &Layout, proxy: u16) -> Result<Option<u16>> {
+    let is_named = |word: &OsString| word.to_string_lossy().starts_with("--admin");
+    if args.proxy_arguments().iter().any(is_named) {
+        return Ok(None);
+    }
+    let base = args.port().and(proxy.checked_add(1));
+    for attempt in 0..STARTS_MAX as u64 {
+        let port = ports::choose(1, base, false, seed().wrapping_add(attempt))?[0];
+        if port != proxy && !layout.ports.contains(&port) {
+            return Ok(Some(port));
+        }
+    }
+    bail!("there is no free port for the proxy's admin listener; name one behind --, as in -- --admin=PORT")
 }
 
 /// Differs between starts, so that simultaneous ones look for ports in different places.

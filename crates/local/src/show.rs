@@ -12,6 +12,8 @@ pub(super) struct Ready {
     pub(super) nodes: Vec<ReadyNode>,
     pub(super) sentinels: Vec<ReadyNode>,
     pub(super) proxy: Option<ReadyNode>,
+    /// Of the proxy's admin listener.
+    pub(super) admin_port: Option<u16>,
     pub(super) folder: PathBuf,
     pub(super) is_kept: bool,
 }
@@ -51,6 +53,7 @@ impl Ready {
             "sentinels": self.sentinels.iter().map(process).collect::<Vec<_>>(),
             "sets": sets,
             "proxy": self.proxy.as_ref().map(process),
+            "admin": self.admin_port.map(address),
             "folder": self.folder,
         })
     }
@@ -76,6 +79,9 @@ impl fmt::Display for Ready {
                 None => writeln!(out)?,
             }
         }
+        if let Some(port) = self.admin_port {
+            writeln!(out, "{:<12}http://{}", "page", address(port))?;
+        }
         let fate = if self.is_kept { "kept" } else { "removed at the end" };
         writeln!(out, "\nData and logs: {} ({fate}). In another terminal:\n", self.folder.display())?;
         for words in ["set greeting hello", "get greeting"] {
@@ -99,6 +105,7 @@ mod tests {
             nodes: vec![node("node-0", 7000, None), node("node-1", 7001, Some(7000))],
             sentinels: vec![node("sentinel-0", 7002, None)],
             proxy: proxy.then(|| node("proxy", 6380, None)),
+            admin_port: proxy.then_some(6381),
             folder: "/data".into(),
             is_kept: true,
         }
@@ -109,6 +116,7 @@ mod tests {
         let text = ready(true).to_string();
         assert!(text.contains("node-1      127.0.0.1:7001  replica of 127.0.0.1:7000\n"), "{text}");
         assert!(text.contains("redis-cli -p 6380 set greeting hello\n"), "{text}");
+        assert!(text.contains("page        http://127.0.0.1:6381\n"), "{text}");
         assert!(ready(false).to_string().contains("redis-cli -p 7000 set"));
         let cluster = Ready { shape: Shape::Cluster { nodes: 3 }, ..ready(false) };
         assert!(cluster.to_string().contains("redis-cli -c -p 7000 set"));
@@ -125,6 +133,7 @@ mod tests {
             (&json["sets"][0], &json["proxy"]["address"]),
             (&json!("set-0"), &json!("127.0.0.1:6380"))
         );
+        assert_eq!(ready(true).json()["admin"], "127.0.0.1:6381");
         assert_eq!(ready(false).json()["proxy"], Value::Null);
     }
 }
