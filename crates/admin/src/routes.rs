@@ -76,7 +76,7 @@ impl Routes {
             _ => {}
         }
         let Some((_, methods, _)) = PATHS.iter().find(|(path, _, _)| *path == asked.path) else {
-            return Answer::text(404, self.index());
+            return Answer::text(404, index());
         };
         let is_head = asked.method == "HEAD" && methods.starts_with("GET");
         if !is_head && !methods.split(", ").any(|method| method == asked.method) {
@@ -117,12 +117,12 @@ impl Routes {
         }
         Answer::text(200, format!("{}\n", self.subject.log_level()))
     }
+}
 
-    /// The list of all paths.
-    fn index(&self) -> String {
-        let lines = PATHS.iter().map(|(path, methods, meaning)| format!("{path}  {methods}  {meaning}\n"));
-        lines.collect()
-    }
+/// The list of all paths.
+fn index() -> String {
+    let lines = PATHS.iter().map(|(path, methods, meaning)| format!("{path}  {methods}  {meaning}\n"));
+    lines.collect()
 }
 
 /// The page: one document, which asks for the rest.
@@ -130,4 +130,17 @@ const PAGE: &str = include_str!("page.html");
 
 fn now_s() -> f64 {
     SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::PATHS;
+
+    #[test]
+    fn every_path_is_documented() {
+        let page = include_str!("../../../docs/admin.md");
+        for (path, _, _) in PATHS {
+            assert!(page.contains(&format!("\n| `{path}` |")), "{path}");
+        }
+    }
 }
