@@ -56,15 +56,16 @@ pub(crate) struct Moment {
     pub is_slow: bool,
 }
 
-/// The error of a request that is given up after ten timeouts, though its node keeps sending.
-const GIVEN_UP: &str = "node timeout after 10000 ms";
+/// The errors of a request that is given up after ten timeouts, though its node keeps sending. The second is about the
+/// question that asks for its command.
+const GIVEN_UP: [&str; 2] = ["node timeout after 10000 ms", "it did not answer COMMAND INFO"];
 
 impl Moment {
     fn excuses(&self, error: &[u8]) -> bool {
         let error = String::from_utf8_lossy(error);
         self.troubled
             || self.excuses.iter().any(|text| error.contains(text))
-            || self.is_slow && error.contains(GIVEN_UP)
+            || self.is_slow && GIVEN_UP.iter().any(|text| error.contains(text))
     }
 }
 
