@@ -554,10 +554,11 @@ impl Context {
         self.retry_queue.strays.iter().any(is_it)
     }
 
-    /// Whether an earlier request of the client of `stray`, for the same keys, was redirected and is in flight to
-    /// another node than `id`.
+    /// Whether an earlier request of the client of `stray`, for the same keys, was redirected and is in flight
+    /// elsewhere. That is another node than `id`, or a link to that node which was replaced.
     fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
-        self.engine.links.iter().filter(|link| link.node != id).any(|link| {
+        let is_another = |link: &&Link| link.node != id || link.used_by.has_barriers();
+        self.engine.links.iter().filter(is_another).any(|link| {
             link.redirected().any(|(number, other)| {
                 let is_same = |aim| self.overlap(aim, stray.aim);
                 is_ahead(other, &stray.retry.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)

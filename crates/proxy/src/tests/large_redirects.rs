@@ -73,3 +73,31 @@ fn a_redirected_write_stays_behind_a_read_that_is_sent_again() {
     rig.pass(Duration::from_millis(100));
     assert_eq!(rig.taken(client).len(), large.len());
 }
+
+#[test]
+fn redirected_writes_keep_their_order_if_a_link_is_replaced() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    let (other, theirs) = (rig.client(), rig.key(1));
+    rig.client_sends(other, &format!("get {theirs}|"));
+    rig.client_sends(client, &format!("set {key} 1|set {key} 2|"));
+    rig.node_sends(0, &moved(slot, 1));
+    let first = request(&format!("set {key} 1"));
+    assert_eq!(rig.node_got(1), format!("{}{first}", request(&format!("get {theirs}"))));
+    // A large reply comes before that of the first write: the link is replaced for all others.
+    let (large, old) = (format!("$1200000|{}|", "x".repeat(1_200_000)), rig.node(1));
+    rig.sends(old, &large[..200_000]);
+    let new = rig.bring_up_pinned(1);
+    rig.node_got(0);
+    rig.node_sends(0, &moved(slot, 1));
+    assert_eq!(rig.taken(new), "", "the second write would run first");
+    rig.sends(old, &format!("{}+OK|", &large[200_000..]));
+    rig.pass(Duration::from_millis(100));
+    // It is sent in turn to the node that the map names.
+    let second = request(&format!("set {key} 2"));
+    assert_eq!(rig.node_got(0), second);
+    rig.node_sends(0, &moved(slot, 1));
+    assert_eq!(rig.taken(new), second);
+    rig.sends(new, "+OK|");
+    assert_eq!(rig.taken(client), "+OK|+OK|");
+}
