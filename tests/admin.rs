@@ -1,7 +1,7 @@
 //! The admin listener: metrics, health and state over HTTP, for real programs.
 
 use crate::harness::certificates::Directory;
-use crate::harness::processes::{Process, free_port, shardis};
+use crate::harness::processes::{Process, free_port, is_there, shardis};
 use crate::harness::{Client, Proxy, World, http, poll_until};
 use std::os::unix::net::UnixStream;
 use std::process::{Command, Stdio};
@@ -12,16 +12,6 @@ const ADMIN: &str = "--admin=0";
 fn value(metrics: &str, sample: &str) -> Option<f64> {
     let line = metrics.lines().find(|line| line.starts_with(sample))?;
     line.rsplit_once(' ')?.1.parse().ok()
-}
-
-fn is_there(program: &str) -> bool {
-    let found = Command::new(program).arg("--version").stdout(Stdio::null()).stderr(Stdio::null()).status();
-    let is_there = found.is_ok_and(|status| status.success());
-    if !is_there {
-        assert!(std::env::var_os("CI").is_none(), "no {program}: cargo xtask test installs it");
-        eprintln!("SKIPPED: no {program} in PATH");
-    }
-    is_there
 }
 
 #[test]
@@ -81,7 +71,7 @@ fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
 
 #[test]
 fn prometheus_reads_both_formats() {
-    if !is_there("promtool") || !is_there("prometheus") {
+    if !is_there("promtool", "--version") || !is_there("prometheus", "--version") {
         return;
     }
     let world = World::with_flags(2, &[ADMIN]);
@@ -121,7 +111,7 @@ fn prometheus_reads_both_formats() {
 
 #[test]
 fn the_alerts_of_the_example_hold_their_tests() {
-    if !is_there("promtool") {
+    if !is_there("promtool", "--version") {
         return;
     }
     let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/monitoring");

@@ -375,7 +375,8 @@ fn start_in(network: &Network, number: usize, directory: &Directory) -> Process 
     let config = directory.path(&format!("nodes-{number}.conf")).display().to_string();
     let folder = directory.path("").display().to_string();
     let options = ["--cluster-enabled", "yes", "--cluster-config-file", &config, "--dir", &folder];
-    // Without the last one a cluster that misses one shard serves none.
-    let usual = "--cluster-node-timeout 1000 --repl-diskless-sync-delay 0 --cluster-require-full-coverage no";
+    // By the third a cluster that misses one shard serves the others. By the last a replica may be promoted however old its
+    // data is: on a busy machine it counts as too old.
+    let usual = "--cluster-node-timeout 1000 --repl-diskless-sync-delay 0 --cluster-require-full-coverage no --cluster-replica-validity-factor 0";
     network.start_node(number, &options.into_iter().chain(usual.split(' ')).collect::<Vec<_>>())
 }

@@ -1,24 +1,14 @@
 //! The page of the admin listener in a real browser.
 
 use crate::harness::browser::Browser;
+use crate::harness::processes::is_there;
 use crate::harness::{World, http, poll_until};
-use std::process::{Command, Stdio};
 use std::time::Instant;
 
 const PAGE: &str = include_str!("../crates/admin/src/page.html");
 
 fn has_browser() -> bool {
-    let is_there = |program| {
-        let mut command = Command::new(program);
-        command.arg("--version").stdout(Stdio::null()).stderr(Stdio::null());
-        command.status().is_ok_and(|status| status.success())
-    };
-    let has_browser = is_there("chromium") && is_there("chromedriver");
-    if !has_browser {
-        assert!(std::env::var_os("CI").is_none(), "no chromium: cargo xtask test installs it");
-        eprintln!("SKIPPED: no chromium and chromedriver in PATH");
-    }
-    has_browser
+    is_there("chromium", "--version") && is_there("chromedriver", "--version")
 }
 
 #[test]
@@ -34,7 +24,7 @@ fn the_page_shows_load_and_a_node_that_dies() {
     if !has_browser() {
         return;
     }
-    let mut world = World::with_flags(3, &["--admin=0"]);
+    let mut world = World::with_flags(3, &["--admin=0", "--slowlog-log-slower-than=0"]);
     let (browser, mut client) = (Browser::start(), world.connect());
     browser.open(&format!("http://127.0.0.1:{}/", http::admin_port(&world.proxy)));
     let text = |selector: &str| {
@@ -51,6 +41,12 @@ fn the_page_shows_load_and_a_node_that_dies() {
             client.ask("SET a 1");
         }
         (text("#commands tbody").contains("set") && text("[data-tile='requests/s']") != "0").then_some(())
+    });
+    poll_until("the hot key, and a slow request", || {
+        for _ in 0..200 {
+            client.ask("SET hot:1 1");
+        }
+        (text("#hot tbody").contains("hot:1") && text("#slow tbody").contains("SET hot:1 1")).then_some(())
     });
     assert_eq!(text("#alarm"), "");
     let shown = browser.value("document.querySelectorAll('#keyspace div').length");

@@ -14,6 +14,7 @@ pub(crate) mod network;
 pub(crate) mod oracle;
 pub(crate) mod processes;
 pub(crate) mod relay;
+pub(crate) mod screen;
 pub(crate) mod server;
 pub(crate) mod stamp;
 pub(crate) mod wire;

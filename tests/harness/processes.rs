@@ -195,6 +195,24 @@ pub(crate) fn shardis_binary() -> Command {
     Command::new(path)
 }
 
+/// Whether `program` is installed: `flag` makes it print its version. CI must have it; elsewhere the test is skipped aloud.
+pub(crate) fn is_there(program: &str, flag: &str) -> bool {
+    let found = Command::new(program).arg(flag).stdout(Stdio::null()).stderr(Stdio::null()).status();
+    let is_there = found.is_ok_and(|status| status.success());
+    if !is_there {
+        assert!(std::env::var_os("CI").is_none(), "no {program}: cargo xtask test installs it");
+        eprintln!("SKIPPED: no {program} in PATH");
+    }
+    is_there
+}
+
+/// Sends `signal` ("TERM", "HUP", …) to a process.
+pub(crate) fn send_signal(pid: u32, signal: &str) {
+    let script = format!("kill -{signal} {pid}");
+    let status = Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
+    assert!(status.success(), "{script} failed");
+}
+
 /// A port without a listener at this moment.
 pub(crate) fn free_port() -> u16 {
     free_ports(1)[0]
@@ -264,9 +282,7 @@ impl Process {
 
     /// Sends a signal by name. The shell's own `kill` does it: std has no call for it, and unsafe is forbidden here.
     pub(crate) fn signal(&self, signal: &str) {
-        let script = format!("kill -{signal} {}", self.child.id());
-        let status = Command::new("sh").args(["-c", &script]).status().expect("there is a shell");
-        assert!(status.success(), "{script} failed");
+        send_signal(self.child.id(), signal);
     }
 
     /// SIGSTOP, and waits until each thread has stopped. On a busy machine the other threads run for a while, until the one

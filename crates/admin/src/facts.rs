@@ -52,6 +52,8 @@ pub struct Setting {
 /// One line of the log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Event {
+    /// A number of its own; later lines have larger ones.
+    pub id: u64,
     /// Seconds since 1970.
     pub time_s: f64,
     /// The level: ERROR, WARN or INFO.

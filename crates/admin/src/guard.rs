@@ -5,6 +5,7 @@
 //! `localhost`.
 
 use std::net::IpAddr;
+use std::path::Path;
 
 /// The condition that requests must meet.
 #[derive(Clone, Debug)]
@@ -13,6 +14,19 @@ pub enum Guard {
     Local,
     /// Requests carry this token.
     Token(Vec<u8>),
+}
+
+/// The token in the first line of the file at `path`, which `option` names.
+///
+/// # Errors
+/// The file cannot be read, or its first line is empty.
+pub fn read_token(option: &str, path: &Path) -> Result<String, String> {
+    let about = |error: String| format!("{option} {}: {error}", path.display());
+    let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
+    match text.lines().next().map(str::trim) {
+        Some(token) if !token.is_empty() => Ok(token.to_owned()),
+        _ => Err(about("its first line is empty; write the token there".to_owned())),
+    }
 }
 
 /// Why a request is not answered.

@@ -21,15 +21,17 @@
 
 mod facts;
 mod guard;
+mod hot;
 mod metrics;
 mod place;
 mod readiness;
 mod routes;
 mod server;
+mod slow;
 mod status;
 
 pub use facts::{Event, Facts, Setting, Subject, WorkerFacts};
-pub use guard::Guard;
+pub use guard::{Guard, read_token};
 pub use metrics::metrics_reference;
 pub use place::Place;
 pub use readiness::ReadyShards;

@@ -2,8 +2,10 @@
 
 use crate::facts::{Facts, Subject};
 use crate::guard::{Denial, Guard};
+use crate::hot::HotAnswer;
 use crate::metrics::{self, Format};
 use crate::readiness::ReadyShards;
+use crate::slow;
 use crate::status::{Status, TopologyAnswer};
 use serde::Serialize;
 use std::time::SystemTime;
@@ -41,7 +43,7 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 10] = [
+const PATHS: [(&str, &str, &str); 12] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),
@@ -50,6 +52,8 @@ const PATHS: [(&str, &str, &str); 10] = [
     ("/topology", "GET", "shards, nodes and who owns what, JSON"),
     ("/clients", "GET", "a line for each client, as CLIENT LIST"),
     ("/config", "GET", "effective settings and their sources, JSON"),
+    ("/slow", "GET", "slow requests with the time in each stage, JSON"),
+    ("/hot", "GET", "hot keys, big keys and hot slots, JSON"),
     ("/events", "GET", "the last thousand lines of the log, JSON"),
     ("/log-level", "GET, PUT", "error, warn, info or debug"),
 ];
@@ -103,6 +107,8 @@ impl Routes {
             "/topology" => Answer::json(&TopologyAnswer::of(&Facts::of(subject))),
             "/clients" => Answer::text(200, subject.clients()),
             "/config" => Answer::json(&subject.settings()),
+            "/hot" => Answer::json(&HotAnswer::of(&subject.board().hot)),
+            "/slow" => Answer::json(&slow::all(&subject.board().slow)),
             "/events" => Answer::json(&subject.events()),
             _ => self.answer_log_level(asked),
         }

@@ -246,6 +246,8 @@ pub enum Local {
     Help,
     /// Resets the statistics of INFO.
     ResetStatistics,
+    /// PROXY: what an operator asks of the proxy itself.
+    Proxy(ProxyQuestion),
     /// READONLY (true) and READWRITE: recorded for CLIENT LIST, without other effect.
     ReplicaReads(bool),
     /// `+OK`: it would change nothing here.
@@ -349,6 +351,25 @@ pub enum ClusterQuestion {
     MyShardId,
     /// `CLUSTER REPLICAS node`, and its older name.
     Replicas,
+}
+
+/// Questions of PROXY. No server has this command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProxyQuestion {
+    /// `PROXY EXPLAIN command [arg …]`: the way of a request, which is not sent.
+    Explain,
+    /// `PROXY INFO`: the proxy's version, settings and counts.
+    Info,
+    /// `PROXY TOPOLOGY`: shards, their nodes and their share of the keys.
+    Topology,
+    /// `PROXY SLOWLOG GET [count]`, `PROXY SLOWLOG LEN`, `PROXY SLOWLOG RESET`.
+    Slowlog,
+    /// `PROXY HOTKEYS [count]`: the keys of most requests.
+    HotKeys,
+    /// `PROXY BIGKEYS [count]`: the keys of most bytes.
+    BigKeys,
+    /// `PROXY HOTSLOTS [count]`: the slots of most requests.
+    HotSlots,
 }
 
 /// Questions of ACL.

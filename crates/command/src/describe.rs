@@ -59,7 +59,7 @@ fn write_spec(out: &mut Vec<u8>, spec: &KeySpec, resp3: bool) {
             write_type(out, "keyword", 2, resp3);
             encode::bulk(out, b"keyword");
             encode::bulk(out, word.as_bytes());
-            write_fields(out, &[("startfrom", from.into())]);
+            encode::integers(out, &[("startfrom", from.into())]);
         }
     }
     encode::bulk(out, b"find_keys");
@@ -79,7 +79,7 @@ fn write_spec(out: &mut Vec<u8>, spec: &KeySpec, resp3: bool) {
 /// One of the two steps of a key spec: its type and its numbers.
 fn write_step(out: &mut Vec<u8>, kind: &str, fields: &[(&str, i64)], resp3: bool) {
     write_type(out, kind, fields.len(), resp3);
-    write_fields(out, fields);
+    encode::integers(out, fields);
 }
 
 /// The beginning of a step, up to its `fields` fields.
@@ -89,13 +89,6 @@ fn write_type(out: &mut Vec<u8>, kind: &str, fields: usize, resp3: bool) {
     encode::bulk(out, kind.as_bytes());
     encode::bulk(out, b"spec");
     encode::map_header(out, fields, resp3);
-}
-
-fn write_fields(out: &mut Vec<u8>, fields: &[(&str, i64)]) {
-    for (name, value) in fields {
-        encode::bulk(out, name.as_bytes());
-        encode::integer(out, *value);
-    }
 }
 
 /// First key, last key and step in the form that Redis used before key specs. They cover the ranges that continue one another

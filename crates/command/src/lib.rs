@@ -47,7 +47,7 @@ mod within;
 pub use about::count;
 pub use carry::{
     About, AclQuestion, Across, Admin, Carry, ClientTask, ClusterQuestion, Guard, Local, Merge, Naming,
-    PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
+    ProxyQuestion, PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 pub use command::Command;
 pub use describe::write_info;
@@ -57,7 +57,7 @@ pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
 pub use lookup::{
     Number, Resolved, all, find, find_full, is_cross_protocol, numbered, resolve, resolve_numbered, sections,
 };
-pub use reference::reference;
+pub use reference::{carried, merged, reference};
 pub use sets::{Acl, Flags, KeyFlags, Tips};
 pub use since::{Server, Since};
 pub use within::Within;

@@ -74,7 +74,8 @@ fn in_multi(command: &Command) -> &'static str {
     }
 }
 
-fn carried(command: &Command) -> &'static str {
+/// The way of the requests of `command` to the nodes, for people.
+pub fn carried(command: &Command) -> &'static str {
     match command.carry {
         Carry::Shard | Carry::ShardIf(_) if command.single_key().is_some() => "by the shard of its key",
         Carry::Split(_) | Carry::Blocking(Wait::BlockAcross) => "split over the shards of its keys",
@@ -232,7 +233,8 @@ fn local_note(local: Local) -> &'static str {
     }
 }
 
-fn merged(merge: Merge) -> &'static str {
+/// The way in which the replies of several shards become one, for people.
+pub fn merged(merge: Merge) -> &'static str {
     match merge {
         Merge::Sum => "the replies are added up",
         Merge::AllOk => "OK once all shards said so",

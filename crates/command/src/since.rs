@@ -46,6 +46,9 @@ impl Since {
     /// Redis 7.0, or before.
     pub const ALWAYS: Since = Since::both(0, 0);
 
+    /// No server: only shardis has it.
+    pub(crate) const NEVER: Since = Since { redis: None, valkey: None };
+
     /// Redis, and no Valkey.
     pub(crate) const fn redis(major: u8, minor: u8) -> Since {
         Since { redis: Some((major, minor)), valkey: None }

@@ -18,6 +18,7 @@ mod geo;
 mod hash;
 mod hyperloglog;
 mod list;
+mod proxy;
 mod pubsub;
 mod scripting;
 mod server;
@@ -35,7 +36,7 @@ pub(crate) struct Section {
 }
 
 /// All commands, in the order in which they are listed and documented.
-pub(crate) static SECTIONS: [Section; 17] = [
+pub(crate) static SECTIONS: [Section; 18] = [
     Section { title: "Strings", commands: string::COMMANDS },
     Section { title: "Keys of any type", commands: generic::COMMANDS },
     Section { title: "Hashes", commands: hash::COMMANDS },
@@ -53,6 +54,7 @@ pub(crate) static SECTIONS: [Section; 17] = [
     Section { title: "Connections", commands: connection::COMMANDS },
     Section { title: "Administration and information", commands: server::COMMANDS },
     Section { title: "Redis Cluster", commands: cluster::COMMANDS },
+    Section { title: "shardis itself", commands: proxy::COMMANDS },
 ];
 
 /// One key at one place.

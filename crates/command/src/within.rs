@@ -70,6 +70,7 @@ impl Local {
             | Local::Role
             | Local::Cluster(_)
             | Local::PubSub(_)
+            | Local::Proxy(_)
             | Local::Help
             | Local::ReplicaReads(_)
             | Local::Accepted => return Within::Here,

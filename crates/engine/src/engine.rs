@@ -7,7 +7,7 @@ use crate::event::Action;
 use crate::features::Features;
 use crate::limits::{Limits, SPARE_BUFFER_BYTES_MAX};
 use crate::link::kept::Kept;
-use crate::link::{Link, LinkIx, Links, Owner, Ticket, Use};
+use crate::link::{Keeping, Link, LinkIx, Links, Owner, Ticket, Use};
 use crate::lost::Lost;
 use crate::memory::Memory;
 use crate::rounds::Rounds;
@@ -60,6 +60,9 @@ pub struct Engine<F: Features> {
     pub rounds: Rounds,
     /// Whether to keep all requests until they are answered, because their nodes may decline them.
     pub keeps: Kept,
+    /// Whether to keep requests until they are answered, up to a bound, for reports about slow ones. It applies to new
+    /// links.
+    pub keeps_to_show: bool,
 }
 
 /// Work of this turn and the next.
@@ -106,6 +109,7 @@ impl<F: Features> Engine<F> {
             clients_waiting: 0,
             rounds: Rounds::default(),
             keeps,
+            keeps_to_show: false,
             pending_max: limits.pending_max,
             limits,
         }
@@ -299,9 +303,18 @@ impl<F: Features> Engine<F> {
         self.todo.controls.push_back(Action::Close { conn });
     }
 
+    /// The requests that links keep.
+    pub fn keeping(&self) -> Keeping {
+        match (self.keeps.is_kept(), self.keeps_to_show) {
+            (true, _) => Keeping::All,
+            (false, true) => Keeping::Shown,
+            (false, false) => Keeping::Repeatable,
+        }
+    }
+
     /// Adds `link` and returns its index.
     pub fn add_link(&mut self, mut link: Link<F>) -> LinkIx {
-        link.outgoing.keeps_all = self.keeps.is_kept();
+        link.outgoing.keeping = self.keeping();
         self.check_at = self.now;
         self.links.add(link)
     }

@@ -180,10 +180,15 @@ impl Memory {
         is_news
     }
 
+    /// Whether so few bytes are moving that requests may be read again.
+    pub fn has_shrunk(&self, max: usize) -> bool {
+        self.all_moving_bytes() <= max / 4
+    }
+
     /// The clients that waited, once at most a quarter of `max` bytes are moving. Requests are then read again.
     #[cold]
     pub fn relax(&mut self, max: usize) -> Vec<ConnId> {
-        if !self.is_full || self.all_moving_bytes() > max / 4 {
+        if !self.is_full || !self.has_shrunk(max) {
             return Vec::new();
         }
         (self.is_full, self.holds_all_up) = (false, false);

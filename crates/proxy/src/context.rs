@@ -6,6 +6,7 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Engine, Link, Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::held::losses::Losses;
+use crate::hot::HotWatch;
 use crate::latency::Time;
 use crate::limits::{Limits, Settings};
 use crate::link::inspected::Inspection;
@@ -24,6 +25,7 @@ use crate::requests::prefix_cache::PrefixCache;
 use crate::requests::route::Scratch;
 use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason};
+use crate::slow::SlowWatch;
 use crate::tally::Tally;
 use crate::topology_update::ejection::Ejection;
 use command::Number;
@@ -50,6 +52,8 @@ pub(crate) struct Context {
     pub spare_values: SpareValues,
     pub parsing: Parsing,
     pub stats: Stats,
+    pub slow: SlowWatch,
+    pub hot: HotWatch,
     pub node_health: NodeHealth,
     /// Requests that were declined and wait to be sent again.
     pub retry_queue: RetryQueue,
@@ -152,7 +156,8 @@ impl Context {
         now: Instant,
     ) -> Context {
         let (shards, divisions) = (topology.shard_count(), topology.divisions());
-        let engine = Engine::new(limits.engine.clone(), settings.seed, topology, now);
+        let mut engine = Engine::new(limits.engine.clone(), settings.seed, topology, now);
+        engine.keeps_to_show = settings.slowlog.is_on();
         let ejection = settings.ejecting.map(|ejecting| Ejection::new(ejecting, limits.slow_start, shards));
         Context {
             profiles: Profiles::new(settings.credentials.clone(), settings.authority),
@@ -167,6 +172,8 @@ impl Context {
                 prefix_cache: PrefixCache::default(),
             },
             stats: Stats::default(),
+            slow: SlowWatch::new(settings.slowlog),
+            hot: HotWatch::new(settings.seed),
             node_health: NodeHealth { inspection: Inspection::default(), ejection: ejection.map(Box::new) },
             retry_queue: RetryQueue::default(),
             inquiries: Inquiries::default(),

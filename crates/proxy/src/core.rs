@@ -88,6 +88,13 @@ impl Core {
         self.cx.board.publish_page(worker, &self.cx.stats.tally, nodes);
     }
 
+    /// Ends a second of the watch for slow requests and hot keys.
+    pub(crate) fn end_second(&mut self) {
+        self.cx.slow.begin_second();
+        self.cx.hot.end_second(self.cx.stats.counters.requests);
+        self.cx.board.hot.publish(self.cx.settings.worker, self.cx.hot.report());
+    }
+
     /// Resets the counts for all observers, for CONFIG RESETSTAT.
     pub(crate) fn reset_statistics(&mut self) {
         self.cx.stats.baseline = self.cx.stats.counters.baseline();

@@ -1,9 +1,11 @@
 //! The counts of a worker, and the board on which workers share state: counts (INFO covers all workers) and scripts.
 
+use crate::hot::report::HotBoard;
 use crate::monitor::monitors::Monitors;
 use crate::node_tally::{self, NodeReports};
 use crate::pubsub::audience::Audience;
 use crate::scripts::known::Scripts;
+use crate::slow::log::SlowLog;
 use crate::tally::Tally;
 use crate::topology_update::discovered::{Discovered, DiscoveryBoard};
 use std::sync::atomic::{AtomicI64, AtomicU64, AtomicUsize, Ordering};
@@ -218,6 +220,10 @@ pub struct Board {
     /// See [`Board::show_clock_step`].
     clock_step_us: AtomicI64,
     pub(crate) discovery: DiscoveryBoard,
+    /// Slow requests of all workers.
+    pub slow: SlowLog,
+    /// Hot and big keys of all workers.
+    pub hot: HotBoard,
 }
 
 impl Board {
@@ -231,6 +237,8 @@ impl Board {
             pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             clock_step_us: AtomicI64::new(0),
             discovery: DiscoveryBoard::default(),
+            slow: SlowLog::default(),
+            hot: HotBoard::new(workers),
             scripts: Scripts::default(),
             audience: Audience::default(),
             monitors: Monitors::new(workers),

@@ -259,6 +259,8 @@ pub(crate) const ELEMENT_TOO_LARGE: &str =
 pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back";
 /// Redis's text for a client that another client unblocks.
 pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
+pub(crate) const PROXY_SLOWLOG: &str = "ERR write PROXY SLOWLOG GET [count], LEN or RESET";
+pub(crate) const PROXY_COUNT: &str = "ERR write at most one number: that of the entries";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
 /// Redis's text for a value that does not fit into 32 bits.

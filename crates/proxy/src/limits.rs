@@ -10,6 +10,8 @@ use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
 use command::NewEvaluator;
 use engine::limits::SPARE_BUFFER_BYTES_MAX;
+use std::fmt;
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::time::Duration;
 use users::Registry;
@@ -219,6 +221,24 @@ pub enum CrossShard {
     Emulate,
 }
 
+impl fmt::Display for CrossShard {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            CrossShard::Refuse => "refuse",
+            CrossShard::Emulate => "emulate",
+        })
+    }
+}
+
+impl fmt::Display for Transactions {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str(match self {
+            Transactions::OneShard => "one-shard",
+            Transactions::PerShard => "per-shard",
+        })
+    }
+}
+
 /// The keys that one transaction may have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Transactions {
@@ -227,6 +247,38 @@ pub enum Transactions {
     OneShard,
     /// Any keys. Each shard gets a transaction of its own, which is atomic; the whole is not.
     PerShard,
+}
+
+/// The requests that are noted in PROXY SLOWLOG.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Slowlog {
+    /// Microseconds from which on a request is slow; `None` for none.
+    pub slower_than_us: Option<u32>,
+    /// A request is a sample after this number of others; `None` for no samples.
+    pub one_in: Option<NonZeroU64>,
+    /// Number of slow requests that are kept.
+    pub len_max: usize,
+}
+
+impl Slowlog {
+    /// No request takes so long: the longest time that the clock of tickets can tell.
+    const NEVER_US: u32 = u32::MAX;
+
+    /// The shortest time of a slow request.
+    pub(crate) fn slow_us(self) -> u32 {
+        self.slower_than_us.unwrap_or(Slowlog::NEVER_US)
+    }
+
+    /// Whether requests are kept until they are answered.
+    pub(crate) fn is_on(self) -> bool {
+        self.slower_than_us.is_some() || self.one_in.is_some()
+    }
+}
+
+impl Default for Slowlog {
+    fn default() -> Slowlog {
+        Slowlog { slower_than_us: Some(10_000), one_in: None, len_max: 128 }
+    }
 }
 
 /// The authority for identities and permissions of clients.
@@ -279,6 +331,8 @@ pub struct Settings {
     pub evaluator: Option<NewEvaluator>,
     /// See [`Transactions`].
     pub transactions: Transactions,
+    /// See [`Slowlog`].
+    pub slowlog: Slowlog,
     /// The policy for reads.
     pub reading: Reading,
     /// The rule for the ejection of nodes that fail; `None` for no ejection.
@@ -315,6 +369,7 @@ impl Default for Settings {
             cross_shard: CrossShard::Refuse,
             evaluator: None,
             transactions: Transactions::default(),
+            slowlog: Slowlog::default(),
             reading: Reading::default(),
             ejecting: None,
             authority: Authority::default(),

@@ -10,6 +10,7 @@ pub(crate) mod help;
 pub(crate) mod info;
 pub(crate) mod inquiry;
 pub(crate) mod line;
+pub(crate) mod operator;
 pub(crate) mod users;
 
 use crate::context::Context;
@@ -120,6 +121,7 @@ impl Core {
             Local::ResetStatistics => {
                 inquiry::ask_workers(&mut self.cx, session, Question::ResetStatistics, Gathered::Done);
             }
+            Local::Proxy(question) => self.answer_operator(session, question, request, reply),
             Local::ReplicaReads(on) => {
                 session.features.wishes.replica_reads = on;
                 self.readers.set_reads(&mut self.cx, session, on);

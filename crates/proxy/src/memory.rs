@@ -13,8 +13,8 @@
 //! requests do not count, since they could not shrink while they are not read.)
 //!
 //! Some clients may wait for memory while others neither take their replies nor finish their requests. Of the latter,
-//! the client that holds the most is then closed. Above the limit, the client that holds the most is closed in any
-//! case, as by Redis's `maxmemory-clients`.
+//! the client that holds the most is then closed, or as many as needed if each holds little. Above the limit, the
+//! client that holds the most is closed in any case, as by Redis's `maxmemory-clients`.
 //!
 //! `--memory-max` limits the memory of the process for requests and replies; each worker has its share. docs/memory.md
 //! lists the limits. These rules keep the accounts right:
@@ -29,11 +29,13 @@
 //!   it would not shrink by that.
 //! - Scripts, libraries and users exist once for all workers, and are taken off the limit first.
 
+use crate::ConnId;
 use crate::context::Context;
 use crate::event::CloseReason;
 use crate::features::Session;
-use crate::peers::{Peer, Peers};
+use crate::peers::{Peer, Peers, sessions};
 use crate::proxy::Proxy;
+use std::cmp::Reverse;
 
 /// A client that holds less is not closed to make room, since it is not the cause.
 const EVICTED_BYTES_MIN: usize = 64 * 1024;
@@ -68,11 +70,13 @@ impl Proxy {
         }
     }
 
-    /// Closes a client that does not move, so that no other client waits for ever. To be called once a second.
+    /// Closes clients that do not move, so that no other client waits for ever. To be called once a second.
     pub(crate) fn relieve_memory(&mut self) {
         let (now, patience) = (self.core.cx.engine.now, self.core.cx.engine.limits.memory_patience);
-        if self.core.cx.engine.memory.is_full() {
-            self.evict_largest(|session| session.is_stuck(now, patience));
+        let is_stuck = |session: &Session| session.is_stuck(now, patience);
+        if self.core.cx.engine.memory.is_full() && !self.evict_largest(is_stuck) {
+            // Requests that are not read are not what others wait for.
+            evict_small(self, |session| is_stuck(session) && session.counted.bytes > 0);
         }
     }
 
@@ -88,30 +92,41 @@ impl Proxy {
     /// Closes the client that holds the most among those that `may` accepts. Returns false if none holds enough.
     #[cold]
     fn evict_largest(&mut self, may: impl Fn(&Session) -> bool) -> bool {
-        let clients = (0..self.peers.places()).filter_map(|index| {
-            let conn = self.peers.id_at(index)?;
-            match self.peers.get(conn)? {
-                Peer::Client(session) if may(session) => {
-                    let transaction =
-                        session.features.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
-                    let transaction = transaction + self.core.execs.mixture_bytes(session);
-                    let counted =
-                        session.counted.bytes + session.counted.unread_bytes + session.features.left_bytes();
-                    Some((counted + transaction, conn))
-                }
-                Peer::Client(_) | Peer::Link(_) => None,
-            }
-        });
-        let Some((bytes, conn)) = clients.max_by_key(|(bytes, _)| *bytes) else { return false };
-        if bytes < EVICTED_BYTES_MIN {
-            return false;
-        }
-        if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
-            self.core.cx.note_closed(session, CloseReason::MemoryLimit);
-        }
-        self.close_client(conn);
+        let largest = weigh_clients(self, may).max_by_key(|(bytes, _)| *bytes);
+        let Some((_, conn)) = largest.filter(|&(bytes, _)| bytes >= EVICTED_BYTES_MIN) else { return false };
+        evict(self, conn);
         true
     }
+}
+
+/// Closes clients among those that `may` accepts, from the one that holds the most on, until requests are read again.
+#[cold]
+fn evict_small(proxy: &mut Proxy, may: impl Fn(&Session) -> bool) {
+    let max = proxy.core.cx.engine.limits.memory_bytes_max;
+    let mut clients: Vec<(usize, ConnId)> = weigh_clients(proxy, may).collect();
+    clients.sort_unstable_by_key(|&(bytes, _)| Reverse(bytes));
+    for (_, conn) in clients {
+        if proxy.core.cx.engine.memory.has_shrunk(max) {
+            return;
+        }
+        evict(proxy, conn);
+    }
+}
+
+/// The clients that `may` accepts, with the bytes that each holds.
+fn weigh_clients(proxy: &Proxy, may: impl Fn(&Session) -> bool) -> impl Iterator<Item = (usize, ConnId)> {
+    sessions(&proxy.peers).filter(move |session| may(session)).map(|session| {
+        let transaction = session.features.transaction.as_ref().map_or(0, |kept| kept.held_bytes());
+        let counted = session.counted.bytes + session.counted.unread_bytes + session.features.left_bytes();
+        (counted + transaction + proxy.core.execs.mixture_bytes(session), session.conn)
+    })
+}
+
+fn evict(proxy: &mut Proxy, conn: ConnId) {
+    if let Some(Peer::Client(session)) = proxy.peers.get_mut(conn) {
+        proxy.core.cx.note_closed(session, CloseReason::MemoryLimit);
+    }
+    proxy.close_client(conn);
 }
 
 /// The bytes that one event may bring: as much as can be kept of each client, if all send much at once.

@@ -133,7 +133,7 @@ impl Monitor {
 }
 
 /// Whether argument `at` must be hidden: names and passwords.
-fn is_secret(carry: Option<Carry>, request: &Request<'_>, at: usize) -> bool {
+pub(crate) fn is_secret(carry: Option<Carry>, request: &Request<'_>, at: usize) -> bool {
     match carry {
         Some(Carry::Here(Local::Auth)) => at > 0,
         Some(Carry::Here(Local::Hello)) => {

@@ -26,6 +26,16 @@ pub(crate) enum Fault {
     Garbled(String),
 }
 
+impl Fault {
+    /// The reason for the log and for clients.
+    pub(crate) fn reason(&self) -> String {
+        match self {
+            Fault::Gone(reason) | Fault::Refused(reason) => reason.clone(),
+            Fault::Garbled(error) => format!("protocol error: {error}"),
+        }
+    }
+}
+
 /// The fault of a link for replies on which a push comes. No subscription uses such a link. The push may be meant as a
 /// reply, so it cannot be skipped either.
 #[cold]

@@ -198,6 +198,7 @@ impl Proxy {
             Some(&mut Peer::Link(ix)) => {
                 let link = &mut self.core.cx.engine.links[ix];
                 link.outgoing.blocked = false;
+                link.outgoing.freed_at = self.core.cx.engine.now;
                 link.handle_progress(self.core.cx.engine.now);
                 self.core.cx.engine.list_link(ix);
             }
@@ -566,6 +567,7 @@ impl Proxy {
         self.relieve_memory();
         self.rates.measure(&mut self.core.cx.stats.counters, self.core.cx.engine.now);
         self.core.invalidations.count_prefixes(&mut self.core.cx, &mut self.peers);
+        self.core.end_second();
         self.core.publish();
     }
 
@@ -619,7 +621,7 @@ impl Proxy {
                 self.close_if_finished(conn);
             }
         }
-        self.carry_out_effects();
+        self.follow_up();
     }
 }
 

@@ -185,7 +185,7 @@ impl Proxy {
         // The client may have gone, or the inquiry may have timed out.
         let Some(inquiry) = self.core.cx.inquiries.pending.get_mut(id) else { return };
         inquiry.gathered.absorb(findings);
-        if inquiry.is_last_answer() {
+        if inquiry.count_answer() {
             self.conclude(id);
         }
     }
@@ -196,7 +196,7 @@ impl Proxy {
         if let Gathered::Survey(survey) = &mut inquiry.gathered {
             survey.absorb(shard, outcome);
         }
-        if inquiry.is_last_answer() {
+        if inquiry.count_answer() {
             self.conclude(id);
         }
     }

@@ -216,6 +216,9 @@ const POINTS_MAX: usize = 32;
 /// The smallest difference in distance that counts. A difference below a quarter is noise as well.
 const NEARER_BY_MIN: Duration = Duration::from_micros(100);
 
+/// A primary that has owed an answer for longer may have written more than the bound of the lag.
+const PRIMARY_SILENCE_MAX: Duration = Duration::from_secs(1);
+
 impl Readers {
     /// No client reads from replicas yet.
     pub(crate) fn new(reading: Reading) -> Readers {
@@ -528,12 +531,20 @@ impl Watched {
         if !report.link_is_up {
             return Err("its link to the primary is down");
         }
-        match (reading.lag_bytes_max, self.lag_bytes(report)) {
-            (None, _) => Ok(()),
-            (Some(_), None) => Err("its lag is unknown"),
-            (Some(max), Some(lag)) if lag > max => Err("it lags too far"),
-            (Some(_), Some(_)) => Ok(()),
+        let Some(max) = reading.lag_bytes_max else { return Ok(()) };
+        match self.lag_bytes(report) {
+            None => Err("its lag is unknown"),
+            _ if self.is_primary_silent(now) => Err("its lag is unknown"),
+            Some(lag) if lag > max => Err("it lags too far"),
+            Some(_) => Ok(()),
         }
+    }
+
+    /// Whether the primary has owed an answer for so long that it may be far ahead. One that cannot be asked owes none.
+    fn is_primary_silent(&self, now: Instant) -> bool {
+        let primary = self.members.get(usize::from(Reader::PRIMARY.0));
+        let asked_at = primary.and_then(|primary| primary.asked_at);
+        asked_at.is_some_and(|asked_at| now.since(asked_at) > PRIMARY_SILENCE_MAX)
     }
 
     /// The bytes of the replication stream that the reader lacks, by the last answers of both nodes.

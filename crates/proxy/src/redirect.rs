@@ -183,8 +183,7 @@ impl Proxy {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
-        let overtaken =
-            ticket.owner == Owner::Client && core.cx.is_overtaken(&ticket, aim, declined.behind());
+        let later = core.cx.later_to_decline(&ticket, aim, declined.behind());
         core.cx.engine.links[ix].pop();
         let mut watches = false;
         match used_by {
@@ -206,14 +205,10 @@ impl Proxy {
             _ => None,
         };
         let reason = declined.reason(refused.as_deref().unwrap_or(reply));
-        match request {
-            Some(request) if !overtaken => {
+        match (request, later) {
+            (Some(request), Some(later)) => {
                 let retry_at = Instant::NEVER;
                 let retry = Retry { ticket, request, profile, shard };
-                let later = match declined.behind() {
-                    Behind::Reads => self.core.cx.later_in_flight(&ticket, aim).count(),
-                    Behind::Nothing | Behind::Anything => 0,
-                };
                 Ok(Stray { retry, used_by, watches, aim, later, reason, retry_at })
             }
             _ => Err(reason),
@@ -228,10 +223,9 @@ impl Proxy {
             // Requests of the client behind this one, for the same slot, are declined by their node and redirected to
             // `left`. A request that went anywhere else would be overtaken by them.
             let is_overtaken = |core: &mut Core, stray: &Stray| {
-                ticket.owner == Owner::Client
-                    && core.cx.owner_of(stray.aim) != Some(left)
+                core.cx.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
-                    && core.cx.is_overtaken(&ticket, stray.aim, Behind::Anything)
+                    && core.cx.later_to_decline(&ticket, stray.aim, Behind::Anything).is_none()
             };
             match stray {
                 Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
@@ -305,18 +299,20 @@ impl Proxy {
     /// Also retries the topics (`homes.rs`) that are due.
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.cx.engine.now;
-        let queue = &self.core.cx.retry_queue;
-        let fates: Vec<Fate> = queue.strays.iter().map(|stray| self.core.cx.fate_of_later(stray)).collect();
+        let is_due = |stray: &Stray| all || stray.retry_at <= now || stray.retry.ticket.deadline <= now;
+        // The fates of requests that are not due are not looked at.
+        let fate = |stray: &Stray| is_due(stray).then(|| self.core.cx.fate_of_later(stray));
+        let fates: Vec<Option<Fate>> = self.core.cx.retry_queue.strays.iter().map(fate).collect();
         let strays = std::mem::take(&mut self.core.cx.retry_queue.strays);
         (self.core.cx.retry_queue.bytes, self.core.cx.retry_queue.due_at) = (0, Instant::NEVER);
-        for (stray, fate_of_later) in strays.into_iter().zip(fates) {
-            if !all && stray.retry_at > now && stray.retry.ticket.deadline > now {
+        for (stray, fate) in strays.into_iter().zip(fates) {
+            let Some(fate) = fate else {
                 let retry_queue = &mut self.core.cx.retry_queue;
                 retry_queue.bytes += stray.retry.request.len();
                 retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
                 retry_queue.strays.push_back(stray);
                 continue;
-            }
+            };
             if stray.retry.ticket.is_of_client() {
                 retire::lift_barrier(&mut self.core.cx, &mut self.peers, stray.retry.ticket);
             }
@@ -324,7 +320,7 @@ impl Proxy {
                 self.give_up(stray);
                 continue;
             }
-            match fate_of_later {
+            match fate {
                 Fate::Declined => {
                     let id = self.core.cx.owner_of(stray.aim);
                     self.send_in_turn(stray, id, false);
@@ -430,32 +426,27 @@ fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
     }
 }
 
-/// Whether `stray`, sent to the node `id`, could arrive before earlier requests of its client for the same keys. A
-/// slot that moves twice is at three nodes, and each names another.
+/// Whether `stray`, sent to the node `id`, could arrive before earlier requests of its client for the same keys. It waits
+/// for every one of them that is in the retry queue or on another connection. A slot that moves twice is at three nodes,
+/// and each names another.
 fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
     let ticket = &stray.retry.ticket;
     match peers.get(ticket.conn) {
         Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
             session.replies.front() != ticket.place
                 && (session.hold.has(Reason::Order) && cx.is_behind_parked(stray)
-                    || is_behind_pinned(cx, session, stray, id)
-                    || cx.is_behind_redirected(stray, id))
+                    || is_behind_refetch(cx, session, stray)
+                    || cx.is_behind_in_flight(stray, id))
         }
         _ => false,
     }
 }
 
-/// Whether a request before `stray` is to be sent over pinned links of the session, or is in flight there. Reads whose
-/// replies are large are sent again so. Behind it on the pinned link to the node `id`, nothing is overtaken.
-fn is_behind_pinned(cx: &Context, session: &Session, stray: &Stray, id: NodeId) -> bool {
+/// Whether an earlier request of the client waits to be sent again over a pinned link, since its reply is large.
+fn is_behind_refetch(cx: &Context, session: &Session, stray: &Stray) -> bool {
     let Some(pin) = session.pinning.id().and_then(|id| cx.pins.get(id)) else { return false };
-    let place = stray.retry.ticket.place;
-    let is_elsewhere = |link: &&Link| stray.used_by != Use::Pinned || link.node != id;
-    let links = pin.links.iter().map(|&ix| &cx.engine.links[ix]).filter(is_elsewhere);
-    let tickets = links.flat_map(|link| link.tickets());
-    let in_flight = tickets.filter(|ticket| ticket.conn == session.conn && ticket.owner == Owner::Client);
-    let waiting = pin.refetches.iter().map(|refetch| &refetch.retry.ticket);
-    waiting.chain(in_flight).any(|earlier| is_behind(place, earlier.place))
+    let mut places = pin.refetches.iter().map(|refetch| refetch.retry.ticket.place);
+    places.any(|place| is_behind(stray.retry.ticket.place, place))
 }
 
 impl Context {
@@ -495,39 +486,43 @@ impl Context {
         }
     }
 
-    /// Whether a later request of the same client, for the same keys, could run before `ticket` is sent again.
-    /// `behind` says which later requests the node may run. All links count, since a slot that is being moved is at
-    /// two nodes.
-    fn is_overtaken(&self, ticket: &Ticket, aim: Aim, behind: Behind) -> bool {
+    /// The number of later requests of the client, for the same keys, that must be declined too before `ticket` is sent
+    /// again. `None` if one of them may run before. `behind` says which ones the node may run. All links count, since a
+    /// slot that is being moved is at two nodes.
+    fn later_to_decline(&self, ticket: &Ticket, aim: Aim, behind: Behind) -> Option<usize> {
         if behind == Behind::Nothing {
-            return false;
+            return Some(0);
         }
-        let is_later = |other: &Ticket| is_ahead(ticket, other);
-        let mut strays = self.retry_queue.strays.iter();
-        if strays.any(|stray| is_later(&stray.retry.ticket) && self.overlap(stray.aim, aim)) {
-            return true;
+        if self.parked_behind(ticket, aim).next().is_some() {
+            return None;
         }
-        self.engine.links.iter().any(|link| {
-            let later = link.tickets().enumerate().filter(|(_, other)| is_later(other));
-            let mut requests = later.map(|(number, _)| link.kept_request(number));
-            requests.any(|request| {
-                request.is_none_or(|request| {
-                    let is_run = behind == Behind::Anything || self.may_run_on_replica(&request);
-                    is_run && self.overlap(self.aim_of(&request, link.shard), aim)
-                })
-            })
+        let mut count = 0;
+        for (link, number) in self.in_flight_behind(ticket) {
+            let request = link.kept_request(number)?;
+            if !self.overlap(self.aim_of(&request, link.shard), aim) {
+                continue;
+            }
+            if behind == Behind::Anything || self.may_run_on_replica(&request) {
+                return None;
+            }
+            count += 1;
+        }
+        Some(count)
+    }
+
+    /// Later requests of the client of `ticket` that are in flight: the link of each, and its number there.
+    fn in_flight_behind(&self, ticket: &Ticket) -> impl Iterator<Item = (&Link, usize)> {
+        self.engine.links.iter().flat_map(move |link| {
+            let later = link.tickets().enumerate().filter(|(_, other)| is_ahead(ticket, other));
+            later.map(move |(number, _)| (link, number))
         })
     }
 
-    /// Later requests of the client of `ticket` that are in flight, for the same keys.
-    fn later_in_flight(&self, ticket: &Ticket, aim: Aim) -> impl Iterator<Item = &Ticket> {
-        self.engine.links.iter().flat_map(move |link| {
-            let later = link.tickets().enumerate().filter(|(_, other)| is_ahead(ticket, other));
-            later.filter_map(move |(number, other)| {
-                let is_same = |of_other| self.overlap(of_other, aim);
-                self.aim_of_kept(link, number).is_none_or(is_same).then_some(other)
-            })
-        })
+    /// Later requests of the client of `ticket`, for the same keys, that wait in the retry queue.
+    fn parked_behind(&self, ticket: &Ticket, aim: Aim) -> impl Iterator<Item = &Stray> {
+        let is_later =
+            move |other: &&Stray| is_ahead(ticket, &other.retry.ticket) && self.overlap(other.aim, aim);
+        self.retry_queue.strays.iter().filter(is_later)
     }
 
     /// The fate of the later requests of `stray`. A node can become a primary again before it has read them. Then it runs
@@ -537,12 +532,12 @@ impl Context {
             return Fate::Declined;
         }
         let ticket = &stray.retry.ticket;
-        if self.later_in_flight(ticket, stray.aim).next().is_some() {
+        let is_same =
+            |(link, number)| self.aim_of_kept(link, number).is_none_or(|aim| self.overlap(aim, stray.aim));
+        if self.in_flight_behind(ticket).any(is_same) {
             return Fate::Open;
         }
-        let is_later =
-            |other: &&Stray| is_ahead(ticket, &other.retry.ticket) && self.overlap(other.aim, stray.aim);
-        let declined = self.retry_queue.strays.iter().filter(is_later).count();
+        let declined = self.parked_behind(ticket, stray.aim).count();
         if declined < stray.later { Fate::Run } else { Fate::Declined }
     }
 
@@ -554,15 +549,20 @@ impl Context {
         self.retry_queue.strays.iter().any(is_it)
     }
 
-    /// Whether an earlier request of the client of `stray`, for the same keys, was redirected and is in flight
-    /// elsewhere. That is another node than `id`, or a link to that node which was replaced.
-    fn is_behind_redirected(&self, stray: &Stray, id: NodeId) -> bool {
-        let is_another = |link: &&Link| link.node != id || link.used_by.has_barriers();
+    /// Whether an earlier request of the client of `stray`, for the same keys, is in flight on another connection.
+    /// `stray` would be sent over the one to the node `id`.
+    fn is_behind_in_flight(&self, stray: &Stray, id: NodeId) -> bool {
+        let used_by = match stray.used_by {
+            Use::Pinned | Use::Held => stray.used_by,
+            _ => Use::Shared,
+        };
+        let is_another =
+            |link: &&Link| (link.node, link.used_by, link.profile) != (id, used_by, stray.retry.profile);
         self.engine.links.iter().filter(is_another).any(|link| {
-            link.redirected().any(|(number, other)| {
-                let is_same = |aim| self.overlap(aim, stray.aim);
-                is_ahead(other, &stray.retry.ticket) && self.aim_of_kept(link, number).is_none_or(is_same)
-            })
+            let is_same = |aim| self.overlap(aim, stray.aim);
+            let mut earlier =
+                link.tickets().enumerate().filter(|(_, other)| is_ahead(other, &stray.retry.ticket));
+            earlier.any(|(number, _)| self.aim_of_kept(link, number).is_none_or(is_same))
         })
     }
 

@@ -13,6 +13,7 @@ use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Owed, Owner, Session, TaskId, TaskKind, Ticket};
 use crate::held::{acknowledged, fan};
+use crate::hot;
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
@@ -26,6 +27,7 @@ use crate::replies::relay::Garbled;
 use crate::replies::tasks::Made;
 use crate::session::Reason;
 use crate::session::pinning::Pinning;
+use crate::slow;
 use crate::walk;
 use command::Number;
 use resp::reply::plain_len;
@@ -128,6 +130,9 @@ impl Proxy {
         let Some(ticket) = link.front().copied() else { return };
         // The decision for this reply is final.
         link.incoming.holds_reply = true;
+        let announced = link.bytes_announced();
+        hot::note_large_reply(&mut core.cx, ix, announced);
+        let link = &mut core.cx.engine.links[ix];
         let is_its_own = link.used_by == Use::Pinned;
         match (ticket.owner, self.peers.get(ticket.conn)) {
             (Owner::Client, Some(Peer::Client(_))) if is_its_own => {}
@@ -268,6 +273,13 @@ impl Proxy {
     /// Hands out every complete reply. Returns the number of bytes used, or an error if the link was given up.
     fn read_replies(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         walk::enter("read_replies");
+        let cx = &mut self.core.cx;
+        if cx.engine.links[ix]
+            .front()
+            .is_some_and(|first| cx.slow.looks_at(first.queued_us, cx.engine.now_us))
+        {
+            slow::look_at_replies(cx, &self.peers, ix, bytes);
+        }
         let mut at = 0;
         loop {
             let core = &mut self.core;

@@ -2,6 +2,7 @@
 
 pub(crate) mod fragment;
 pub(crate) mod learn;
+pub(crate) mod objection;
 pub(crate) mod prefix_cache;
 pub(crate) mod reads;
 pub(crate) mod route;
@@ -14,6 +15,7 @@ use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Asked, Owed, Owner, Session, TaskKind};
+use crate::hot;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::login;
@@ -22,15 +24,14 @@ use crate::login::passing;
 use crate::outcome::Step;
 use crate::pubsub;
 use crate::requests::learn::Lookup;
+use crate::requests::objection::Objection;
 use crate::requests::route::{Keys, Route, Scratch};
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase, Reason};
 use crate::tracking::Tracking;
 use crate::transaction;
 use crate::walk;
-use command::{
-    Carry, Command, Flags, Guard, Local, Merge, Naming, Number, Refusal, Report, Resolved, learned,
-};
+use command::{Carry, Command, Flags, Local, Merge, Number, Refusal, Report, Resolved, learned};
 use resp::request::{RequestError, Scanned, Scanner};
 use resp::{Request, encode};
 use topology::ShardId;
@@ -135,6 +136,20 @@ impl Context {
         refusal.write_error(&mut reply, command, request);
         self.answer_error(session, &reply);
         self.engine.pool.give(reply);
+    }
+
+    /// Refuses a request with its objection.
+    fn object(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        objection: Objection,
+        request: &Request<'_>,
+    ) {
+        match objection {
+            Objection::Refusal(refusal) => self.refuse_command(session, command, refusal, request),
+            Objection::MissingDatabase => self.refuse(session, errors::DB_OUT_OF_RANGE),
+        }
     }
 
     /// Sends a request whole if its keys share a shard, or else in parts.
@@ -276,6 +291,7 @@ impl Core {
         if let Pinning::Busy(pin) = session.pinning {
             at = self.cx.continue_upload(session, pin, bytes);
         }
+        let (begin, first) = (at, self.cx.stats.counters.requests);
         let mut scratch = std::mem::take(&mut self.cx.parsing.scratch);
         let mut is_cut = false;
         let mut is_strict = session.features.login.is_missing();
@@ -356,6 +372,9 @@ impl Core {
         }
         self.cx.parsing.scratch = scratch;
         self.cx.engine.asking = Number::NONE;
+        if self.cx.stats.counters.requests > self.cx.hot.sample_at.min(self.cx.slow.sample_at) {
+            hot::sample_requests(&mut self.cx, &bytes[begin..at.max(begin)], first);
+        }
         self.cx.end_requests(session, at);
         at
     }
@@ -509,17 +528,13 @@ impl Core {
     ) -> Step {
         match command.carry {
             Carry::Shard => return self.forward(session, command, request, keys),
-            // With one shard, a pattern matches only keys on that shard.
-            Carry::ShardIf(Guard::Patterns) if self.cx.engine.topology.is_undivided() => {
-                return self.forward(session, command, request, keys);
+            Carry::ShardIf(_) | Carry::OnlyShard(_)
+                if let Some(objection) =
+                    Objection::to(command, request, &self.cx.engine.topology, self.cx.settings.databases) =>
+            {
+                self.cx.object(session, command, objection, request);
             }
-            Carry::ShardIf(Guard::Database(naming)) if self.cx.lacks_database(naming, request) => {
-                self.cx.refuse(session, errors::DB_OUT_OF_RANGE);
-            }
-            Carry::ShardIf(guard) => match guard.check(request) {
-                Ok(()) => return self.forward(session, command, request, keys),
-                Err(refusal) => self.cx.refuse_command(session, command, refusal, request),
-            },
+            Carry::ShardIf(_) => return self.forward(session, command, request, keys),
             Carry::Script(script) => {
                 self.repeats.forward_script(&mut self.cx, session, command, script, request, keys)
             }
@@ -527,12 +542,6 @@ impl Core {
             Carry::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),
             Carry::Publish(kind) => pubsub::send_message(&mut self.cx, session, command, kind, request),
             Carry::Cursor => self.scans.send_scan(&mut self.cx, session, request),
-            Carry::OnlyShard(why) if !self.cx.engine.topology.is_undivided() => {
-                self.cx.refuse_command(session, command, Refusal::Never(why), request);
-            }
-            Carry::OnlyShard(_) if self.cx.lacks_database(Naming::Both, request) => {
-                self.cx.refuse(session, errors::DB_OUT_OF_RANGE);
-            }
             Carry::OnlyShard(_) | Carry::AnyShard => {
                 self.cx.send(session, command, self.cx.engine.topology.keyless(), request.bytes)
             }

@@ -73,6 +73,9 @@ impl Proxy {
 
     /// Ends watches of keys on the links that `loses` names, because changes of those keys cannot be seen there any more.
     pub(crate) fn end_watches(&mut self, loses: impl Fn(LinkIx, &Link) -> bool) {
+        if self.core.cx.holders.conns == 0 {
+            return;
+        }
         for ix in self.core.cx.engine.links.indexes() {
             let link = &mut self.core.cx.engine.links[ix];
             if link.used_by != Use::Held || !loses(ix, link) {
@@ -182,8 +185,9 @@ impl Core {
         if self.readers.are_watched() {
             self.readers.follow(topology, self.cx.engine.now);
         }
+        let keeping = self.cx.engine.keeping();
         for link in &mut self.cx.engine.links {
-            link.outgoing.keeps_all = self.cx.engine.keeps.is_kept();
+            link.outgoing.keeping = keeping;
             // A link for messages belongs to its shard, whichever node is the primary: see [`Proxy::move_sources`].
             if link.used_by != Use::Subscription
                 && let Some(node) = topology.nodes().get(link.node.0 as usize)

@@ -43,6 +43,7 @@ use crate::link::{LinkIx, profiles};
 use crate::login::passing;
 use crate::outcome::Step;
 use crate::redirect::declined::{ASKING, Aim};
+use crate::requests::objection::Objection;
 use crate::requests::route::{self, Keys, Route};
 use crate::scripts;
 use crate::tracking::KeyList;
@@ -51,7 +52,7 @@ use crate::transaction::queued::{
     EXEC, Held, MULTI, Misfit, NO_REPLAY, Place, Replay, Transaction, bytes_to_keep,
 };
 use crate::transaction::spliced::{Inlays, Mixture};
-use command::{Carry, Command, Guard, Local, Naming, Refusal, Topic, Transaction as Act, Within};
+use command::{Carry, Command, Local, Refusal, Topic, Transaction as Act, Within};
 use resp::{Request, encode};
 use stdx::Id;
 use stdx::Slab;
@@ -484,14 +485,12 @@ fn place_in_transaction(
             return Ok(Some(Place::Anywhere));
         }
         Carry::Publish(_) => return Ok(Some(place_of(cx, request.arg(1)))),
-        Carry::ShardIf(Guard::Patterns) if has_one_shard => {}
-        Carry::ShardIf(Guard::Database(naming)) if cx.lacks_database(naming, request) => {
-            return Err(Refusal::Never(MISSING_DATABASE));
-        }
-        Carry::ShardIf(guard) => guard.check(request)?,
-        Carry::OnlyShard(why) if !has_one_shard => return Err(Refusal::Never(why)),
-        Carry::OnlyShard(_) if cx.lacks_database(Naming::Both, request) => {
-            return Err(Refusal::Never(MISSING_DATABASE));
+        Carry::ShardIf(_) | Carry::OnlyShard(_) => {
+            match Objection::to(command, request, &cx.engine.topology, cx.settings.databases) {
+                Some(Objection::Refusal(refusal)) => return Err(refusal),
+                Some(Objection::MissingDatabase) => return Err(Refusal::Never(MISSING_DATABASE)),
+                None => {}
+            }
         }
         _ => {}
     }

@@ -87,6 +87,22 @@ pub fn integer(out: &mut Vec<u8>, value: i64) {
     out.extend_from_slice(b"\r\n");
 }
 
+/// Fields of a map with texts.
+pub fn texts(out: &mut Vec<u8>, fields: &[(&str, &str)]) {
+    for (name, text) in fields {
+        bulk(out, name.as_bytes());
+        bulk(out, text.as_bytes());
+    }
+}
+
+/// Fields of a map with numbers.
+pub fn integers(out: &mut Vec<u8>, fields: &[(&str, i64)]) {
+    for (name, value) in fields {
+        bulk(out, name.as_bytes());
+        integer(out, *value);
+    }
+}
+
 /// `+text\r\n`; CR and LF in `text` become blanks, as Redis does it.
 pub fn simple(out: &mut Vec<u8>, text: &[u8]) {
     line(out, b'+', text);

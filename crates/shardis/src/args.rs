@@ -10,12 +10,14 @@ pub(crate) mod rivals;
 mod service;
 mod serving;
 pub(crate) mod settings;
+mod slowlog;
 mod store;
 
 use crate::config::{self, Depth};
 use crate::tcp::TcpArgs;
 use ::local::LocalArgs;
 use ::local::die_with_parent::DieWithParentArgs;
+use ::top::TopArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -49,8 +51,14 @@ enum Commands {
     Local(LocalArgs),
     /// Pass bytes to one of several nodes without reading them
     Tcp(TcpArgs),
+    /// Show nodes, load and latencies of a running shardis in a terminal
+    Top(TopArgs),
     /// Check a configuration file and show the effective settings
     Check(CheckArgs),
+    /// Explain the way of a request to the nodes, without sending it
+    Explain(ExplainArgs),
+    /// Ask all nodes, and find trouble before clients do
+    Doctor(DoctorArgs),
 }
 
 /// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so the
@@ -71,7 +79,10 @@ impl Commands {
             Commands::Proxy(_) => "proxy",
             Commands::Local(_) => "local",
             Commands::Tcp(_) => "tcp",
+            Commands::Top(_) => "top",
             Commands::Check(_) => "check",
+            Commands::Explain(_) => "explain",
+            Commands::Doctor(_) => "doctor",
         }
     }
 
@@ -80,7 +91,9 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Check(_) => Ok(()),
+            Commands::Check(_) | Commands::Top(_) => Ok(()),
+            Commands::Explain(args) => args.proxy.check(),
+            Commands::Doctor(args) => args.proxy.check(),
         }
     }
 
@@ -90,7 +103,10 @@ impl Commands {
             Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
             Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
             Commands::Check(args) => Task::Check(args.file()),
+            Commands::Explain(args) => Task::Explain(args.proxy, args.request),
+            Commands::Doctor(args) => Task::Doctor(args.proxy, args.json),
             Commands::Local(args) => Task::Local(args),
+            Commands::Top(args) => Task::Top(args),
         }
     }
 }
@@ -117,6 +133,41 @@ impl CheckArgs {
     }
 }
 
+/// Arguments of `shardis explain`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardis explain --nodes=a:6379,b:6379 -- MGET user:1 user:2
+  shardis explain --config=/etc/shardis.toml -- SUNIONSTORE to a b
+
+The flags are those of shardis proxy; the request stands behind --. No node is connected to. With --cluster or --sentinel, who
+owns a key is known to a shardis that runs: ask it with redis-cli PROXY EXPLAIN. Exit code: 0 if the request would be carried
+out, 1 if it would be refused (docs/operator.md)")]
+struct ExplainArgs {
+    #[command(flatten)]
+    proxy: Box<ProxyArgs>,
+
+    /// Command and its arguments
+    #[arg(last = true, required = true, value_name = "COMMAND")]
+    request: Vec<OsString>,
+}
+
+/// Arguments of `shardis doctor`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardis doctor --nodes=a:6379,b:6379
+  shardis doctor --config=/etc/shardis.toml --json
+
+The flags are those of shardis proxy. Nodes are only read: INFO, CONFIG GET, ACL WHOAMI and DRYRUN, TIME, PING, RANDOMKEY. Exit code:
+0 if nothing is worse than a note, 3 for warnings, 4 for errors, 1 or 2 if nothing could be checked (docs/doctor.md)")]
+struct DoctorArgs {
+    #[command(flatten)]
+    proxy: Box<ProxyArgs>,
+
+    /// Findings as one line of JSON
+    #[arg(long)]
+    json: bool,
+}
+
 /// Task of the process.
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -124,8 +175,14 @@ pub(crate) enum Task {
     Serve(Box<Serving>),
     /// Check a configuration file.
     Check(PathBuf),
+    /// Explain a request.
+    Explain(Box<ProxyArgs>, Vec<OsString>),
+    /// Ask all nodes, and print the findings, as JSON or text.
+    Doctor(Box<ProxyArgs>, bool),
     /// Start nodes.
     Local(LocalArgs),
+    /// Show a running shardis.
+    Top(TopArgs),
     /// Run a program that ends with the one that starts it.
     DieWithParent(DieWithParentArgs),
 }
@@ -153,6 +210,25 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
             Some(file) => parse_with_file(&file, flags),
             None => parse_words(&words).map(|task| task.with_settings(flags)),
         },
+        Some((command, words_behind)) if command == "explain" => {
+            let end = words_behind.iter().position(|word| word == "--").unwrap_or(words_behind.len());
+            let (flags, request) = words_behind.split_at(end);
+            match config::asked_for(flags) {
+                Some(file) if request.len() > 1 => explain_with_file(&file, flags, &request[1..]),
+                _ => parse_words(&words),
+            }
+        }
+        Some((command, words_behind)) if command == "doctor" => {
+            let (own, flags): (Vec<_>, Vec<_>) =
+                words_behind.iter().cloned().partition(|word| word == "--json");
+            match config::asked_for(&flags) {
+                Some(file) => {
+                    let proxy = proxy_with_file(&file, &flags, "doctor")?;
+                    Ok(Task::Doctor(proxy, !own.is_empty()))
+                }
+                None => parse_words(&words),
+            }
+        }
         Some((command, _)) if command == DIE_WITH_PARENT => {
             let parsed = DieWithParentCli::try_parse_from(&words);
             parsed
@@ -160,6 +236,20 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
                 .map_err(|error| refuse(&plainly(&error.to_string()), None))
         }
         _ => parse_words(&words),
+    }
+}
+
+/// The same for `shardis explain` with a configuration file.
+fn explain_with_file(file: &Path, flags: &[OsString], request: &[OsString]) -> Result<Task, ExitCode> {
+    Ok(Task::Explain(proxy_with_file(file, flags, "explain")?, request.to_vec()))
+}
+
+/// The arguments of `shardis proxy` by a configuration file and `flags`, for another command.
+fn proxy_with_file(file: &Path, flags: &[OsString], command: &str) -> Result<Box<ProxyArgs>, ExitCode> {
+    let none = || refuse("the file has no listener for Redis's protocol", Some(command));
+    match parse_with_file(file, flags)? {
+        Task::Serve(serving) => serving.redis.ok_or_else(none),
+        _ => Err(none()),
     }
 }
 
@@ -323,7 +413,10 @@ mod tests {
                 Commands::Tcp(args) => format!("{args:?} {:?}", args.listen_addr()),
                 Commands::Proxy(args) => format!("{args:?}"),
                 Commands::Check(args) => format!("{:?}", args.file()),
+                Commands::Explain(args) => format!("{:?}", args.proxy),
+                Commands::Doctor(args) => format!("{:?}", args.proxy),
                 Commands::Local(args) => format!("{args:?}"),
+                Commands::Top(args) => format!("{args:?}"),
             }
         };
         let cases = [

@@ -31,10 +31,11 @@ impl<S: Subscriber> Layer<S> for Recorder {
         };
         let time_s = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_secs_f64();
         let mut events = EVENTS.lock().unwrap_or_else(PoisonError::into_inner);
+        let id = events.back().map_or(1, |last| last.id + 1);
         if events.len() == EVENTS_MAX {
             events.pop_front();
         }
-        events.push_back(Event { time_s, level, name: line.name, details: line.details });
+        events.push_back(Event { id, time_s, level, name: line.name, details: line.details });
     }
 }
 

@@ -31,8 +31,10 @@ mod control;
 mod descriptors;
 mod dial;
 mod discovery;
+mod doctor;
 mod embedded;
 mod events;
+mod explain;
 mod line_limit;
 mod listeners;
 mod log_sink;
@@ -78,7 +80,10 @@ fn main() -> ExitCode {
     let outcome = match &task {
         Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
         Task::Check(file) => Ok(config::check(file)),
+        Task::Explain(args, request) => explain::run(args, request),
+        Task::Doctor(args, as_json) => doctor::run(args, *as_json),
         Task::Local(args) => local::run(args),
+        Task::Top(args) => top::run(args),
         Task::DieWithParent(args) => local::die_with_parent::run(args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();

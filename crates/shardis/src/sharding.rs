@@ -17,7 +17,7 @@ use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::{NodeTls, TransportArgs};
 use crate::usage;
-use crate::wall_clock::WallClock;
+use crate::wall_clock::{self, WallClock};
 use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
 use admin::{Guard, Setting};
 use anyhow::Result;
@@ -27,7 +27,7 @@ use proxy::{Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Read
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, mpsc};
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 use store::Scratch;
 use topology::Topology;
 use topology::discovery::{Discovery, News};
@@ -72,7 +72,7 @@ pub(crate) struct ShardingPlan {
 impl ShardingPlan {
     /// Reads the files. An error names the option and the file.
     pub(crate) fn prepare(args: &ProxyArgs, settings: Vec<Setting>) -> Result<ShardingPlan, String> {
-        let (clock, epoch_us) = (Clock::start(), unix_time_us());
+        let (clock, epoch_us) = (Clock::start(), wall_clock::unix_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
         let access = args.users();
         let registry = access.registry()?;
@@ -125,6 +125,7 @@ impl ShardingPlan {
             cross_shard: args.cross_shard,
             evaluator: Some(Scratch::boxed),
             transactions: args.transactions,
+            slowlog: args.admin.slowlog.slowlog(),
             reading: self.reading.clone(),
             ejecting: args.reading.ejecting(),
             authority: args.auth,
@@ -287,11 +288,6 @@ impl Plan for ShardingPlan {
             is_draining,
         }))
     }
-}
-
-/// Microseconds since 1970.
-fn unix_time_us() -> u64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
 /// Workers that serve, as the control thread sees them.

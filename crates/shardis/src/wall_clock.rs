@@ -41,7 +41,7 @@ impl WallClock {
 
     /// A clock that starts now.
     pub(crate) fn start() -> WallClock {
-        WallClock::new(Instant::now(), unix_us() as u64)
+        WallClock::new(Instant::now(), unix_us())
     }
 
     /// Microseconds by which the clock was set since the beginning.
@@ -62,7 +62,7 @@ impl WallClock {
 
     fn look(&self) -> Look {
         let before = self.origin.elapsed();
-        let unix_us = unix_us();
+        let unix_us = unix_us() as i64;
         Look { before, after: self.origin.elapsed(), unix_us }
     }
 
@@ -83,12 +83,12 @@ impl WallClock {
 
 /// Milliseconds since 1970.
 pub(crate) fn unix_ms() -> u64 {
-    (unix_us() / 1000) as u64
+    unix_us() / 1000
 }
 
 /// Microseconds since 1970; 0 before that.
-fn unix_us() -> i64 {
-    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as i64
+pub(crate) fn unix_us() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_micros() as u64
 }
 
 #[cfg(test)]

@@ -131,7 +131,8 @@ impl World<'_> {
         self.with_link(conn, |link| link.to_proxy.put_all(bytes));
         self.plan_delivery_to_proxy(conn);
         // No other client is active, so replies come soon; a late end only costs silent turns.
-        for _ in 0..PATIENCE {
+        let patience = if self.plan.node_bytes_per_s.is_some() { 10 * PATIENCE } else { PATIENCE };
+        for _ in 0..patience {
             self.turn_until(self.now + Duration::from_millis(100))?;
             if self.clients.last().is_some_and(|auditor| auditor.waiting() == 0) {
                 return Ok(self
@@ -274,7 +275,8 @@ impl World<'_> {
     }
 }
 
-/// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's timeout.
+/// Turns of a tenth of a second that the auditor waits for a reply: longer than a request's timeout. It waits ten times as
+/// long for slow nodes.
 const PATIENCE: usize = 50;
 /// Bytes of a health check's ticket, and of a part of its answer.
 const PROBE_BYTES_MAX: usize = 60;

@@ -56,9 +56,10 @@ pub(crate) struct Moment {
     pub is_slow: bool,
 }
 
-/// The errors of a request that is given up after ten timeouts, though its node keeps sending. The second is about the
-/// question that asks for its command.
-const GIVEN_UP: [&str; 2] = ["node timeout after 10000 ms", "it did not answer COMMAND INFO"];
+/// The errors of a request that is given up after all its timeouts, though its node keeps sending. The second is for one on
+/// a link that was replaced. The last is about the question that asks for its command.
+const GIVEN_UP: [&str; 3] =
+    ["node timeout after 10000 ms", "node timeout after 91000 ms", "it did not answer COMMAND INFO"];
 
 impl Moment {
     fn excuses(&self, error: &[u8]) -> bool {

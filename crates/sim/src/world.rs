@@ -255,6 +255,8 @@ const COMPARE_EVERY: Duration = Duration::from_millis(200);
 const TROUBLE_MAX: Duration = Duration::from_secs(9);
 /// Faults are over, and clients begin nothing new. After this every client must have all replies.
 const SETTLE: Duration = Duration::from_secs(40);
+/// Eighths of that time that are enough for all bytes of slow nodes.
+const PAUSES_MAX: usize = 80;
 
 /// The nodes of `plan` as they begin: primaries, and behind them their replicas.
 fn nodes_of(plan: &Plan, topology: &Topology, remembers: bool, now: Instant) -> Vec<Node> {
@@ -420,17 +422,26 @@ impl<'p> World<'p> {
     }
 
     /// Waits longer for a client whose requests depend on each other, each with several slow round trips, as long as it makes
-    /// progress.
+    /// progress. A reply of slow nodes is progress while its bytes come.
     fn let_all_finish(&mut self) -> Result<(), String> {
-        let mut waiting = usize::MAX;
+        let (mut waiting, mut pauses) = (usize::MAX, 0);
         loop {
-            let left = self.clients.iter().map(Client::waiting).sum();
-            if left == 0 || left >= waiting {
+            let coming = self.bytes_of_slow_nodes();
+            let left = self.clients.iter().map(Client::waiting).sum::<usize>() + coming;
+            let is_stuck = left >= waiting && (coming == 0 || pauses == PAUSES_MAX);
+            if left == 0 || is_stuck {
                 return Ok(());
             }
             waiting = left;
+            pauses += 1;
             self.turn_until(self.now + SETTLE / 8)?;
         }
+    }
+
+    /// Bytes of slow nodes that are on their way. Without their clients, they still go before the replies to others.
+    fn bytes_of_slow_nodes(&self) -> usize {
+        let is_slow = |link: &&Link| self.plan.node_bytes_per_s.is_some() && matches!(link.who, Who::Node(_));
+        self.links.values().filter(is_slow).map(|link| link.to_proxy.len()).sum()
     }
 
     /// Turns until `end`, or until a check fails.

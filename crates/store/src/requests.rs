@@ -3,31 +3,18 @@
 use resp::Request;
 
 use crate::caller_id::CallerId;
-use crate::callers::{Callers, Queued};
-use crate::channels::Channels;
+use crate::callers::Queued;
 use crate::commands::{connection, transactions};
 use crate::dispatch::ROWS;
 use crate::error::Error;
-use crate::keyspace::Keyspace;
 use crate::replies::Reply;
-use crate::rows::{Index, Row};
+use crate::rows::{Row, Run};
 use crate::store::{EVICTED_PER_REQUEST, Ran, Store, StoreSettings};
-use std::collections::VecDeque;
 
 impl Store {
     /// An empty store.
     pub fn new(settings: StoreSettings) -> Store {
-        let mut keyspace = Keyspace::new(settings.seed);
-        keyspace.memory_max = settings.memory_max.unwrap_or(usize::MAX);
-        keyspace.policy = settings.policy;
-        Store {
-            keyspace,
-            callers: Callers::default(),
-            channels: Channels::default(),
-            deliveries: VecDeque::new(),
-            is_in_transaction: false,
-            index: Index::new(ROWS, settings.seed),
-        }
+        Store::with_rows(settings, ROWS)
     }
 
     /// Ends a connection and its subscriptions, watches and waits.
@@ -93,6 +80,35 @@ impl Store {
         self.run_row(row, caller, request, out)
     }
 
+    /// Runs a request whose name and arity were checked.
+    pub(crate) fn execute(
+        &mut self,
+        caller: CallerId,
+        request: &Request<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Error> {
+        let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
+        self.keyspace.stats.begin(row.reads);
+        self.run_row(row, caller, request, out)
+    }
+
+    /// Runs a request after all checks that are common to all commands.
+    #[inline(always)]
+    pub(crate) fn run_row(
+        &mut self,
+        row: &Row,
+        caller: CallerId,
+        request: &Request<'_>,
+        out: &mut Reply,
+    ) -> Result<(), Error> {
+        let done = match row.run {
+            Run::OnKeys(run) => run(&mut self.keyspace, request, out),
+            Run::OnStore(run) => run(self, caller, request, out),
+        };
+        self.keyspace.expire_overdue();
+        done
+    }
+
     /// As [`Store::dispatch`], for a connection that may be in a transaction or subscribed.
     #[cold]
     #[inline(never)]
@@ -152,22 +168,12 @@ impl Store {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
     use crate::policy::EvictionPolicy;
-    use crate::store::EXPIRED_PER_WORK;
     use crate::testing::World;
-
-    fn world(memory_max: Option<usize>, policy: EvictionPolicy) -> World {
-        World::new(StoreSettings { seed: 7, memory_max, policy })
-    }
-
-    fn unlimited() -> World {
-        world(None, EvictionPolicy::NoEviction)
-    }
 
     #[test]
     fn an_unsupported_command_names_the_remedy() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         let expected = "-ERR command 'eval' is not in the embedded store \
                         (start redis-servers and name them with --nodes)";
         assert_eq!(world.ask("EVAL x 0"), expected);
@@ -177,7 +183,7 @@ mod tests {
 
     #[test]
     fn info_counts_keys_and_requests() {
-        let mut world = world(Some(100_000), EvictionPolicy::AllKeysLru);
+        let mut world = World::with(Some(100_000), EvictionPolicy::AllKeysLru);
         for line in ["SET k v", "SET short v PX 100", "GET k", "GET missing", "INCR n"] {
             world.ask(line);
         }
@@ -186,7 +192,7 @@ mod tests {
         assert!(world.ask("INFO memory").ends_with(&memory));
         assert!(world.ask("INFO keyspace").ends_with("db0:keys=3,expires=1,avg_ttl=100"));
         world.now_ms += 101;
-        while world.store.work(world.now_ms) {}
+        world.work_off();
         let stats = world.ask("INFO STATS");
         assert!(
             stats.contains(
@@ -201,7 +207,7 @@ mod tests {
 
     #[test]
     fn keys_live_until_their_time_and_not_longer() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         assert_eq!(world.ask("SET k v PX 1500"), "+OK");
         assert_eq!((world.ask("PTTL k"), world.ask("TTL k")), (":1500".to_owned(), ":2".to_owned()));
         assert_eq!(world.ask("PEXPIRETIME k"), ":1001500");
@@ -213,7 +219,7 @@ mod tests {
 
     #[test]
     fn options_of_set_that_exclude_each_other_are_refused() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         for line in
             ["NX XX", "XX NX", "KEEPTTL EX 9", "EX 9 KEEPTTL", "EX 9 PX 9", "PERSIST", "EX", "EX 9 PXAT 9"]
         {
@@ -239,7 +245,7 @@ mod tests {
 
     #[test]
     fn expiries_are_kept_and_dropped_as_redis_does_it() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         for (line, reply) in [
             ("SET k 1 EX 10", "+OK"),
             ("INCR k", ":2"),
@@ -273,56 +279,8 @@ mod tests {
     }
 
     #[test]
-    fn work_removes_expired_keys_without_a_request() {
-        let mut world = unlimited();
-        for number in 0..1_000 {
-            world.ask(&format!("SET key:{number} v PX 100"));
-        }
-        assert!(!world.store.work(world.now_ms), "nothing is due");
-        world.now_ms += 101;
-        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
-        assert_eq!(calls, 1_000 / EXPIRED_PER_WORK);
-        assert_eq!((world.store.len(), world.store.memory_used()), (0, 0));
-    }
-
-    #[test]
-    fn big_values_are_freed_in_steps() {
-        let mut world = unlimited();
-        let items = vec!["item"; 1_000].join(" ");
-        (0..50).for_each(|_| _ = world.ask(&format!("RPUSH list {items}")));
-        let before = world.store.memory_used();
-        assert_eq!(world.ask("DEL list"), ":1");
-        assert!(world.store.is_empty());
-        assert!(world.store.memory_used() > before / 2, "not at once");
-        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
-        assert!(calls > 10, "{calls} calls");
-        assert_eq!(world.store.memory_used(), 0);
-    }
-
-    #[test]
-    fn streams_and_pending_entries_are_freed_in_steps() {
-        let mut world = unlimited();
-        for number in 0..20_000 {
-            world.ask(&format!("XADD s {number}-1 field {number}"));
-        }
-        let entries = world.store.memory_used();
-        world.ask("XGROUP CREATE s g 0");
-        world.ask("XREADGROUP GROUP g consumer STREAMS s >");
-        let before = world.store.memory_used();
-        assert!(before > entries * 2, "pending entries count: {entries}, {before}");
-        assert_eq!(world.ask("XGROUP DESTROY s g"), ":1");
-        let calls = (0..).take_while(|_| world.store.work(world.now_ms)).count();
-        assert!(calls > 10, "{calls} calls");
-        assert_eq!(world.store.memory_used(), entries);
-        assert_eq!(world.ask("DEL s"), ":1");
-        assert!(world.store.memory_used() > 0, "not at once");
-        while world.store.work(world.now_ms) {}
-        assert_eq!(world.store.memory_used(), 0);
-    }
-
-    #[test]
     fn entries_get_the_time_as_their_id() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         assert_eq!(world.ask("XADD s * a 1"), "$9 1000000-0");
         assert_eq!(world.ask("XADD s * a 2"), "$9 1000000-1");
         world.now_ms -= 1;
@@ -347,7 +305,7 @@ mod tests {
 
     #[test]
     fn full_memory_refuses_only_commands_that_grow() {
-        let mut world = world(Some(10_000), EvictionPolicy::NoEviction);
+        let mut world = World::with(Some(10_000), EvictionPolicy::NoEviction);
         let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
         let written =
             (0..1_000).take_while(|number| world.ask(&format!("SET k{number} value")) == "+OK").count();
@@ -360,7 +318,7 @@ mod tests {
 
     #[test]
     fn a_short_request_cannot_take_more_than_all_memory() {
-        let mut world = world(Some(10_000), EvictionPolicy::NoEviction);
+        let mut world = World::with(Some(10_000), EvictionPolicy::NoEviction);
         let refusal = "-OOM command not allowed when used memory > 'maxmemory'.";
         assert_eq!(world.ask("SETBIT k 4294967295 1"), refusal);
         assert_eq!(world.ask("SETRANGE k 20000 x"), refusal);
@@ -369,45 +327,8 @@ mod tests {
     }
 
     #[test]
-    fn memory_stays_below_its_limit_where_keys_are_evicted() {
-        for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysRandom] {
-            let mut world = world(Some(100_000), policy);
-            for number in 0..5_000 {
-                assert_eq!(world.ask(&format!("SET k{number} value")), "+OK");
-                assert!(world.store.memory_used() < 100_500);
-            }
-            assert!(world.store.len() > 400);
-        }
-    }
-
-    #[test]
-    fn volatile_policies_spare_the_keys_that_stay() {
-        for policy in
-            [EvictionPolicy::VolatileLru, EvictionPolicy::VolatileRandom, EvictionPolicy::VolatileTtl]
-        {
-            let mut world = world(Some(50_000), policy);
-            (0..50).for_each(|number| _ = world.ask(&format!("SET stays{number} v")));
-            (0..2_000).for_each(|number| assert_eq!(world.ask(&format!("SET k{number} v EX 100")), "+OK"));
-            assert!((0..50).all(|number| world.ask(&format!("EXISTS stays{number}")) == ":1"), "{policy:?}");
-        }
-    }
-
-    #[test]
-    fn a_flushed_store_is_empty_at_once_and_freed_later() {
-        let mut world = unlimited();
-        (0..2_000).for_each(|number| _ = world.ask(&format!("SET k{number} v EX 100")));
-        assert_eq!(world.ask("FLUSHALL"), "+OK");
-        assert_eq!((world.ask("DBSIZE"), world.ask("RANDOMKEY")), (":0".to_owned(), "$-1".to_owned()));
-        assert_eq!(world.ask("SET k0 new"), "+OK");
-        while world.store.work(world.now_ms) {}
-        assert_eq!(world.store.len(), 1);
-        world.ask("DEL k0");
-        assert_eq!(world.store.memory_used(), 0);
-    }
-
-    #[test]
     fn a_request_that_fails_leaves_no_empty_key() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         assert_eq!(world.ask("HINCRBYFLOAT h f x"), "-ERR value is not a valid float");
         assert_eq!(world.ask("ZADD z XX 1 a"), ":0");
         assert_eq!(world.ask("ZADD z INCR inf a"), "$3 inf");
@@ -422,7 +343,7 @@ mod tests {
 
     #[test]
     fn random_members_are_bounded_by_the_set_or_a_limit() {
-        let mut world = unlimited();
+        let mut world = World::unlimited();
         world.ask("SADD s a");
         assert_eq!(world.ask("SRANDMEMBER s -3"), "*3 $1 a $1 a $1 a");
         assert_eq!(world.ask("SRANDMEMBER s 3"), "*1 $1 a");

@@ -2,16 +2,12 @@
 
 use std::collections::VecDeque;
 
-use resp::Request;
-
 use crate::caller_id::CallerId;
 use crate::callers::Callers;
 use crate::channels::Channels;
-use crate::error::Error;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;
-use crate::replies::Reply;
-use crate::rows::{Index, Row, Run};
+use crate::rows::{Index, Row};
 use crate::waiting::Delivery;
 
 /// Settings of a new store.
@@ -49,6 +45,21 @@ pub struct Store {
 }
 
 impl Store {
+    /// An empty store that knows the commands `rows`.
+    pub(crate) fn with_rows(settings: StoreSettings, rows: &'static [Row]) -> Store {
+        let mut keyspace = Keyspace::new(settings.seed);
+        keyspace.memory_max = settings.memory_max.unwrap_or(usize::MAX);
+        keyspace.policy = settings.policy;
+        Store {
+            keyspace,
+            callers: Callers::default(),
+            channels: Channels::default(),
+            deliveries: VecDeque::new(),
+            is_in_transaction: false,
+            index: Index::new(rows, settings.seed),
+        }
+    }
+
     /// Begins a connection, in database 0 and in RESP2.
     pub fn admit(&mut self) -> CallerId {
         self.callers.admit()
@@ -103,35 +114,6 @@ impl Store {
         self.len() == 0
     }
 
-    /// Runs a request whose name and arity were checked.
-    pub(crate) fn execute(
-        &mut self,
-        caller: CallerId,
-        request: &Request<'_>,
-        out: &mut Reply,
-    ) -> Result<(), Error> {
-        let row: &Row = self.index.find(request.arg(0)).ok_or_else(|| Error::not_here(request.arg(0)))?;
-        self.keyspace.stats.begin(row.reads);
-        self.run_row(row, caller, request, out)
-    }
-
-    /// Runs a request after all checks that are common to all commands.
-    #[inline(always)]
-    pub(crate) fn run_row(
-        &mut self,
-        row: &Row,
-        caller: CallerId,
-        request: &Request<'_>,
-        out: &mut Reply,
-    ) -> Result<(), Error> {
-        let done = match row.run {
-            Run::OnKeys(run) => run(&mut self.keyspace, request, out),
-            Run::OnStore(run) => run(self, caller, request, out),
-        };
-        self.keyspace.expire_overdue();
-        done
-    }
-
     /// Frees and evicts until memory is below its limit. Returns false if no key may be evicted, or `effort` is used up. The
     /// request is then refused instead of delayed, and the next one finds more room.
     #[inline]
@@ -160,3 +142,94 @@ pub(crate) const EVICTED_PER_REQUEST: usize = 1_000;
 
 /// Cost of a step of freeing, in evictions.
 const STEP_EFFORT: usize = 20;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::World;
+
+    #[test]
+    fn work_removes_expired_keys_without_a_request() {
+        let mut world = World::unlimited();
+        for number in 0..1_000 {
+            world.ask(&format!("SET key:{number} v PX 100"));
+        }
+        assert!(!world.store.work(world.now_ms), "nothing is due");
+        world.now_ms += 101;
+        let calls = world.work_off();
+        assert_eq!(calls, 1_000 / EXPIRED_PER_WORK);
+        assert_eq!((world.store.len(), world.store.memory_used()), (0, 0));
+    }
+
+    #[test]
+    fn big_values_are_freed_in_steps() {
+        let mut world = World::unlimited();
+        let items = vec!["item"; 1_000].join(" ");
+        (0..50).for_each(|_| _ = world.ask(&format!("RPUSH list {items}")));
+        let before = world.store.memory_used();
+        assert_eq!(world.ask("DEL list"), ":1");
+        assert!(world.store.is_empty());
+        assert!(world.store.memory_used() > before / 2, "not at once");
+        let calls = world.work_off();
+        assert!(calls > 10, "{calls} calls");
+        assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn streams_and_pending_entries_are_freed_in_steps() {
+        let mut world = World::unlimited();
+        for number in 0..20_000 {
+            world.ask(&format!("XADD s {number}-1 field {number}"));
+        }
+        let entries = world.store.memory_used();
+        world.ask("XGROUP CREATE s g 0");
+        world.ask("XREADGROUP GROUP g consumer STREAMS s >");
+        let before = world.store.memory_used();
+        assert!(before > entries * 2, "pending entries count: {entries}, {before}");
+        assert_eq!(world.ask("XGROUP DESTROY s g"), ":1");
+        let calls = world.work_off();
+        assert!(calls > 10, "{calls} calls");
+        assert_eq!(world.store.memory_used(), entries);
+        assert_eq!(world.ask("DEL s"), ":1");
+        assert!(world.store.memory_used() > 0, "not at once");
+        world.work_off();
+        assert_eq!(world.store.memory_used(), 0);
+    }
+
+    #[test]
+    fn memory_stays_below_its_limit_where_keys_are_evicted() {
+        for policy in [EvictionPolicy::AllKeysLru, EvictionPolicy::AllKeysRandom] {
+            let mut world = World::with(Some(100_000), policy);
+            for number in 0..5_000 {
+                assert_eq!(world.ask(&format!("SET k{number} value")), "+OK");
+                assert!(world.store.memory_used() < 100_500);
+            }
+            assert!(world.store.len() > 400);
+        }
+    }
+
+    #[test]
+    fn volatile_policies_spare_the_keys_that_stay() {
+        for policy in
+            [EvictionPolicy::VolatileLru, EvictionPolicy::VolatileRandom, EvictionPolicy::VolatileTtl]
+        {
+            let mut world = World::with(Some(50_000), policy);
+            (0..50).for_each(|number| _ = world.ask(&format!("SET stays{number} v")));
+            (0..2_000).for_each(|number| assert_eq!(world.ask(&format!("SET k{number} v EX 100")), "+OK"));
+            assert!((0..50).all(|number| world.ask(&format!("EXISTS stays{number}")) == ":1"), "{policy:?}");
+        }
+    }
+
+    #[test]
+    fn a_flushed_store_is_empty_at_once_and_freed_later() {
+        let mut world = World::unlimited();
+        (0..2_000).for_each(|number| _ = world.ask(&format!("SET k{number} v EX 100")));
+        assert_eq!(world.ask("FLUSHALL"), "+OK");
+        assert_eq!((world.ask("DBSIZE"), world.ask("RANDOMKEY")), (":0".to_owned(), "$-1".to_owned()));
+        assert_eq!(world.ask("SET k0 new"), "+OK");
+        world.work_off();
+        assert_eq!(world.store.len(), 1);
+        world.ask("DEL k0");
+        assert_eq!(world.store.memory_used(), 0);
+    }
+}

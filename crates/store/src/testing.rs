@@ -2,7 +2,7 @@
 
 use resp::{Request, Span, encode};
 
-use crate::{CallerId, Store, StoreSettings};
+use crate::{CallerId, EvictionPolicy, Store, StoreSettings};
 
 /// A store and its clock.
 pub(crate) struct World {
@@ -16,6 +16,20 @@ impl World {
         let mut store = Store::new(settings);
         let caller = store.admit();
         World { store, now_ms: 1_000_000, caller }
+    }
+
+    pub(crate) fn with(memory_max: Option<usize>, policy: EvictionPolicy) -> World {
+        World::new(StoreSettings { seed: 7, memory_max, policy })
+    }
+
+    /// A store whose memory has no limit.
+    pub(crate) fn unlimited() -> World {
+        World::with(None, EvictionPolicy::NoEviction)
+    }
+
+    /// Does all housekeeping that is due, and returns the number of pieces that left more to do.
+    pub(crate) fn work_off(&mut self) -> usize {
+        (0..).take_while(|_| self.store.work(self.now_ms)).count()
     }
 
     /// The reply to a line of words, with blanks for line ends.

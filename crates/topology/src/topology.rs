@@ -196,6 +196,14 @@ impl Topology {
         }
     }
 
+    /// The slot of `key`, if keys go by slots.
+    pub fn slot_of_key(&self, key: &[u8]) -> Option<u16> {
+        match &self.table {
+            Table::Slots(_) => Some(slot_of(self.tag_rule.tag(key))),
+            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) => None,
+        }
+    }
+
     /// The owner of `key`, and which of [`Topology::divisions`] it is in: keys of one division may be in one request.
     #[inline]
     pub fn division_of(&self, key: &[u8]) -> (u32, ShardId) {

@@ -87,6 +87,9 @@ const CHROMIUM: Need = Need { probe: &["chromium", "--version"], package: "chrom
 /// Drives it.
 const CHROMEDRIVER: Need = Need { probe: &["chromedriver", "--version"], package: "chromium-driver" };
 
+/// The terminal in which `shardis top` is tried.
+const TMUX: Need = Need { probe: &["tmux", "-V"], package: "tmux" };
+
 /// All packages for `cargo xtask test`. They are known at its start, so that it does not stop for one after minutes.
 pub fn for_tests() -> Vec<Need> {
     let mut needs = vec![REDIS_CLI, NUTCRACKER, CXX];
@@ -94,7 +97,18 @@ pub fn for_tests() -> Vec<Need> {
     // Other systems have no source either. There the suites that come from Debian are skipped, instructions are not counted,
     // and no packets are lost.
     if has_apt_get() {
-        needs.extend([TCLSH, MAKE, VALGRIND, NFT, TC, REDIS_EXPORTER, PROMETHEUS, CHROMIUM, CHROMEDRIVER]);
+        needs.extend([
+            TCLSH,
+            MAKE,
+            VALGRIND,
+            NFT,
+            TC,
+            REDIS_EXPORTER,
+            PROMETHEUS,
+            CHROMIUM,
+            CHROMEDRIVER,
+            TMUX,
+        ]);
         needs.extend(FOR_REDIS_PM);
     }
     needs

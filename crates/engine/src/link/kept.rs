@@ -48,6 +48,11 @@ impl Kept {
         self.0 & !(IS_READ | IS_REPEATED)
     }
 
+    /// Number of times that the request was sent.
+    pub fn tries(self) -> u8 {
+        self.times().max(1) + u8::from(self.0 & IS_REPEATED != 0)
+    }
+
     /// The next value for a request that is redirected once more; `None` if it was redirected too often.
     #[inline]
     pub(crate) fn redirected(self) -> Option<Kept> {

@@ -156,17 +156,16 @@ impl Outbox {
         }
     }
 
-    /// A copy of the bytes from offset `start` to `end`, all of which must be kept or unsent.
-    pub(super) fn copy(&self, start: u64, end: u64) -> Vec<u8> {
+    /// Copies the bytes from offset `start` to `end`, all of which must be kept or unsent, to `bytes`, which is empty.
+    pub(super) fn copy(&self, start: u64, end: u64, bytes: &mut Vec<u8>) {
         let len = (end - start) as usize;
+        bytes.reserve(len);
         let mut before = self.forgotten + (start - self.kept_from()) as usize;
-        let mut bytes = Vec::with_capacity(len);
         for buffer in self.full.iter().chain([&self.last]) {
             let rest = buffer.get(before..).unwrap_or_default();
             bytes.extend_from_slice(&rest[..rest.len().min(len - bytes.len())]);
             before = before.saturating_sub(buffer.len());
         }
-        bytes
     }
 
     /// Drops all bytes and gives the buffers back. Offsets begin anew.
@@ -288,7 +287,9 @@ mod tests {
                 let start = from + prng.below(end - from + 1);
                 let stop = start + prng.below(end - start + 1);
                 let bytes: Vec<u8> = (start..stop).map(said_at).collect();
-                assert_eq!(outbox.copy(start, stop), bytes, "seed {seed}, step {step}");
+                let mut copied = Vec::new();
+                outbox.copy(start, stop, &mut copied);
+                assert_eq!(copied, bytes, "seed {seed}, step {step}");
                 let unsent: Vec<u8> = (outbox.written()..end).map(said_at).collect();
                 assert!(unsent.starts_with(outbox.unsent()), "seed {seed}, step {step}");
                 let len = outbox.unsent_len();

@@ -134,7 +134,7 @@ impl<F: Features> Link<F> {
         let silence_max = self.silence_max(limits);
         match self.is_silent_for(silence_max, now) || self.late_at_most <= now {
             true => silence_max,
-            false => silence_max * limits.request_timeouts_max,
+            false => limits.request_timeout + silence_max * limits.request_timeouts_max.saturating_sub(1),
         }
     }
 
@@ -196,8 +196,12 @@ impl<F: Features> Link<F> {
         Some(late)
     }
 
-    /// Notes that the worker was stopped until `now`. Whatever nodes did meanwhile was not seen.
-    pub fn handle_stall(&mut self, now: Instant, limits: &Limits) {
+    /// Notes that the worker was stopped for `late`, until `now`. Whatever nodes did meanwhile was not seen, and the time
+    /// does not count for requests in flight.
+    pub fn handle_stall(&mut self, late: Duration, now: Instant, limits: &Limits) {
+        for ticket in self.in_flight.tickets.iter_mut().filter(|ticket| ticket.deadline != Instant::NEVER) {
+            ticket.deadline += late;
+        }
         match &mut self.state {
             State::Waiting { .. } => {}
             State::Connecting { deadline, .. } | State::Probing { deadline, .. } => {

@@ -132,6 +132,10 @@ impl Core {
             accounts.push(("a connection to a node", link.counted_bytes, link.held_bytes()));
             accounts.push(named("a connection's requests", link.account_of_outbox()));
         }
+        let links = &self.cx.engine.links;
+        for gone in links.indexes().filter(|&ix| links.is_vacant(ix)) {
+            accounts.push(("a connection that is gone", links[gone].held_bytes(), 0));
+        }
         for (_, merge) in self.cx.merges.iter() {
             accounts.push(("replies to be merged", merge.counted_bytes, merge.held_bytes()));
             accounts.push(named("values of an MGET", merge.account_of_values()));

@@ -229,8 +229,12 @@ impl Core {
 
     /// Checks that bytes for nodes are sent when the nodes take them.
     fn check_links(&self) -> Result<(), String> {
-        let stuck = self.cx.engine.links.iter().find_map(|link| Some((why_link_stuck(link)?, link)));
-        stuck.map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
+        let links = &self.cx.engine.links;
+        let uploads =
+            self.cx.pins.pins.iter().filter_map(|(_, pin)| Some(&links[pin.upload.as_ref()?.link?]));
+        let kept = uploads.filter(|link| link.keeps()).map(|link| ("keeps a part of a request", link));
+        let stuck = links.iter().filter_map(|link| Some((why_link_stuck(link)?, link)));
+        kept.chain(stuck).next().map_or(Ok(()), |(what, link)| Err(format!("a connection {what}: {link:?}")))
     }
 }
 

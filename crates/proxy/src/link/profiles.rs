@@ -32,8 +32,6 @@ use crate::features::{Link, Session};
 use crate::link::profile::{Profile, Who};
 use crate::link::{LinkIx, ProfileId, Use};
 use crate::login::attempts::is_denial;
-use command::Naming;
-use resp::Request;
 use resp::integer::parse_i64;
 use std::sync::Arc;
 use stdx::Instant;
@@ -130,14 +128,6 @@ impl Context {
         self.profiles.enter(profile);
         (session.profile, session.resp3) = (profile, kind.resp3);
         session.turn();
-    }
-
-    /// Whether `request` names a database that clients may not choose. Its node may have more databases. The node
-    /// itself refuses a name that is not a number.
-    pub(crate) fn lacks_database(&self, naming: Naming, request: &Request<'_>) -> bool {
-        let databases = i64::from(self.settings.databases);
-        let is_missing = |&database: &i64| database >= databases && i32::try_from(database).is_ok();
-        naming.databases(request).iter().any(is_missing)
     }
 
     /// A link of a profile that no client needs any more, without requests in flight.

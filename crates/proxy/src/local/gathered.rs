@@ -188,7 +188,7 @@ pub(crate) struct Inquiries {
 
 impl Inquiry {
     /// Counts an answer. Returns whether it was the last one.
-    pub(crate) fn is_last_answer(&mut self) -> bool {
+    pub(crate) fn count_answer(&mut self) -> bool {
         self.left = self.left.saturating_sub(1);
         self.left == 0
     }

@@ -173,6 +173,25 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Reset statistics reported by the INFO command.",
         ],
     ),
+    (
+        "proxy",
+        &[
+            "BIGKEYS [<count>]",
+            "    Return the keys whose requests and replies had the most bytes.",
+            "EXPLAIN <command> [<arg> ...]",
+            "    Return the way of a request to the nodes. It is not sent.",
+            "HOTKEYS [<count>]",
+            "    Return the keys of the most requests.",
+            "HOTSLOTS [<count>]",
+            "    Return the slots of the most requests.",
+            "INFO",
+            "    Return settings and counts of the proxy itself.",
+            "SLOWLOG (GET [<count>] | LEN | RESET)",
+            "    Return, count or forget the slow requests, with the time in each stage.",
+            "TOPOLOGY",
+            "    Return the shards with their nodes and their share of the keys.",
+        ],
+    ),
 ];
 
 #[cfg(test)]

@@ -21,6 +21,9 @@ pub(crate) const OF_OTHERS: &str = "with --auth=nodes shardis cannot check this 
 
 pub(crate) const OF_EACH_NODE: &str = "with --auth=nodes each node has a log of its own: ask the nodes";
 
+const OF_OPERATORS: &str =
+    "with --auth=nodes shardis cannot check this user's permission: ask the admin listener (--admin)";
+
 pub(crate) const NOT_QUEUED: &str =
     "with --auth=nodes shardis cannot check this user's permission within a transaction";
 
@@ -39,6 +42,7 @@ pub(crate) fn decided(local: Local) -> Decided {
         Local::Client(ClientTask::Pause | ClientTask::Unpause) | Local::Monitor | Local::ResetStatistics => {
             Decided::Refused(OF_OTHERS)
         }
+        Local::Proxy(_) => Decided::Refused(OF_OPERATORS),
         Local::PubSub(question) => Decided::HereIfAllowed(question),
         Local::Client(ClientTask::Track | ClientTask::Caching) => Decided::Refused(SHARED_CONNS),
         // CLIENT LIST, KILL and UNBLOCK are limited to clients of the same user, and INFO asks the nodes.

@@ -139,7 +139,8 @@ impl Proxy {
     pub fn handle_lateness(&mut self, late: Duration, now: Instant) {
         let core = &mut self.core;
         if late >= core.cx.engine.limits.stall_min() {
-            core.cx.engine.links.iter_mut().for_each(|link| link.handle_stall(now, &core.cx.engine.limits));
+            let limits = &core.cx.engine.limits;
+            core.cx.engine.links.iter_mut().for_each(|link| link.handle_stall(late, now, limits));
         }
     }
 

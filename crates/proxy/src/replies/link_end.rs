@@ -26,28 +26,15 @@ struct Ended {
     /// Whether the state of the node is known from this link.
     is_node: bool,
     was_ready: bool,
-    kind: Kind,
+    fault: Fault,
     reason: String,
-}
-
-/// Kind of a [`Fault`].
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
-    Gone,
-    Refused,
-    Garbled,
 }
 
 impl Ended {
     fn new(cx: &Context, ix: LinkIx, fault: Fault) -> Ended {
         let link = &cx.engine.links[ix];
-        let (kind, reason) = match fault {
-            Fault::Gone(reason) => (Kind::Gone, reason),
-            Fault::Refused(reason) => (Kind::Refused, reason),
-            Fault::Garbled(error) => (Kind::Garbled, format!("protocol error: {error}")),
-        };
-        let (is_node, was_ready) = (link.stands_for_node(), link.is_ready());
-        Ended { ix, used_by: link.used_by, shard: link.shard, is_node, was_ready, kind, reason }
+        let (is_node, was_ready, reason) = (link.stands_for_node(), link.is_ready(), fault.reason());
+        Ended { ix, used_by: link.used_by, shard: link.shard, is_node, was_ready, fault, reason }
     }
 
     /// The outcome of a request that was in flight. Its shard is called `shard`; `written` bytes were sent on the link.
@@ -55,11 +42,11 @@ impl Ended {
         // Half of a large request is never carried out.
         let is_half = self.used_by == Use::Pinned && ticket.deadline == Instant::NEVER;
         let is_unsent = ticket.start >= written || is_half;
-        match self.kind {
+        match &self.fault {
             _ if is_unsent && is_denied => Lost::Denied { shard, error: self.reason.clone() },
             _ if is_unsent => Lost::NotSent { shard, reason: self.reason.clone() },
-            Kind::Garbled => Lost::Garbled { shard },
-            Kind::Gone | Kind::Refused => Lost::Broken { shard },
+            Fault::Garbled(_) => Lost::Garbled { shard },
+            Fault::Gone(_) | Fault::Refused(_) => Lost::Broken { shard },
         }
     }
 }
@@ -75,34 +62,28 @@ impl Proxy {
         cx.stats.counters.node_failures += 1;
         cx.stats.nodes.row(cx.engine.links[ix].node).failures += 1;
         let rescued = replicas::rescue_reads(cx, ix);
-        let repeats = match ended.kind {
-            Kind::Gone if ended.used_by == Use::Shared => {
+        let repeats = match &ended.fault {
+            Fault::Gone(_) if ended.used_by == Use::Shared => {
                 suspect::take_reads_of_ended(cx, &mut self.peers, ix)
             }
-            Kind::Gone | Kind::Refused | Kind::Garbled => Vec::new(),
+            Fault::Gone(_) | Fault::Refused(_) | Fault::Garbled(_) => Vec::new(),
         };
         if ended.used_by == Use::Replica {
             self.core.readers.suspect(ended.shard, cx.engine.links[ix].node);
         }
         let (held_by, profile) = (cx.engine.links[ix].features.held_by, cx.engine.links[ix].profile);
         let (tickets, written) = cx.engine.fail_link(ix, ended.reason.clone());
-        let is_news = cx.is_news(&ended);
         let is_denied = cx.is_denied(profile, &ended.reason);
+        cx.report(&ended);
         cx.plan_next_attempt(&ended);
         if ended.used_by == Use::Held {
             self.note_held_loss(ix, held_by, &tickets);
         }
         let cx = &mut self.core.cx;
-        cx.report(&ended, is_news);
         suspect::ask_again(cx, repeats, ix);
         let shard = cx.engine.shard_name(ended.shard).to_owned();
-        for ticket in tickets {
-            let lost = ended.outcome_of(&ticket, written, shard.clone(), is_denied);
-            if ended.used_by.has_barriers() {
-                retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
-            }
-            self.deliver(ticket, Outcome::Lost(lost));
-        }
+        let lost = |ticket: &Ticket| ended.outcome_of(ticket, written, shard.clone(), is_denied);
+        deliver_losses(self, ended.used_by, tickets, lost);
         if ended.used_by == Use::Subscription {
             self.handle_source_lost(ended.shard, ix, &ended.reason);
         }
@@ -120,12 +101,22 @@ impl Proxy {
         let (tickets, _) = cx.engine.fail_link(ix, String::new());
         cx.vacate(ix);
         let shard = cx.engine.shard_name(shard).to_owned();
-        for ticket in tickets {
-            if used_by.has_barriers() {
-                retire::lift_barrier(&mut self.core.cx, &mut self.peers, ticket);
-            }
-            self.deliver(ticket, Outcome::Lost(Lost::Broken { shard: shard.clone() }));
+        deliver_losses(self, used_by, tickets, |_| Lost::Broken { shard: shard.clone() });
+    }
+}
+
+/// Delivers the loss of each request that was in flight on a link of the kind `used_by`.
+fn deliver_losses(
+    proxy: &mut Proxy,
+    used_by: Use,
+    tickets: impl IntoIterator<Item = Ticket>,
+    lost: impl Fn(&Ticket) -> Lost,
+) {
+    for ticket in tickets {
+        if used_by.has_barriers() {
+            retire::lift_barrier(&mut proxy.core.cx, &mut proxy.peers, ticket);
         }
+        proxy.deliver(ticket, Outcome::Lost(lost(&ticket)));
     }
 }
 
@@ -138,18 +129,6 @@ pub(crate) fn disconnect(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
 }
 
 impl Context {
-    /// Whether the log has yet to learn of this end.
-    fn is_news(&mut self, ended: &Ended) -> bool {
-        // That another connection is lost says little: if the node is down, the first profile's will tell.
-        let reported = &mut self.engine.links[ended.ix].attempts.reported;
-        let now_known = if ended.kind == Kind::Refused { Reported::Refused } else { Reported::Down };
-        let is_news = ended.is_node && *reported < now_known;
-        if is_news {
-            *reported = now_known;
-        }
-        is_news
-    }
-
     /// A link that is made again has its next attempt; any other leaves its place.
     fn plan_next_attempt(&mut self, ended: &Ended) {
         match ended.used_by {
@@ -162,20 +141,25 @@ impl Context {
     }
 
     /// Lets discovery and the log know.
-    fn report(&mut self, ended: &Ended, is_news: bool) {
-        if ended.is_node {
-            self.wish(None);
-            if ended.was_ready {
-                self.holders.losses.note(self.engine.now);
-            }
-        }
+    fn report(&mut self, ended: &Ended) {
         self.engine.recount_link(ended.ix);
-        if is_news {
-            let (shard, reason) = (self.engine.shard_name(ended.shard).to_owned(), ended.reason.clone());
-            self.notice(match ended.kind {
-                Kind::Refused => Notice::NodeRefused { shard, reason },
-                Kind::Gone | Kind::Garbled => Notice::NodeDown { shard, reason },
-            });
+        if !ended.is_node {
+            // The loss of another connection says little: if the node is down, that of the first profile will tell.
+            return;
+        }
+        self.wish(None);
+        if ended.was_ready {
+            self.holders.losses.note(self.engine.now);
+        }
+        let (shard, reason) = (self.engine.shard_name(ended.shard).to_owned(), ended.reason.clone());
+        let (known, notice) = match ended.fault {
+            Fault::Refused(_) => (Reported::Refused, Notice::NodeRefused { shard, reason }),
+            Fault::Gone(_) | Fault::Garbled(_) => (Reported::Down, Notice::NodeDown { shard, reason }),
+        };
+        let reported = &mut self.engine.links[ended.ix].attempts.reported;
+        if *reported < known {
+            *reported = known;
+            self.notice(notice);
         }
     }
 }

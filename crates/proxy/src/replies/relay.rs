@@ -18,6 +18,7 @@
 use crate::context::Context;
 use crate::core::Core;
 use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
+use crate::hot;
 use crate::link::LinkIx;
 use crate::outcome::{Fault, unasked_push};
 use crate::replies::merge::Merge;
@@ -101,7 +102,8 @@ impl Context {
         }
         let passed = link.pass(&input, &self.engine.limits).map_err(|error| Garbled::by(ix, error))?;
         let bytes = &input[..passed.len];
-        if !session.replies.is_relaying() && !bytes.is_empty() {
+        let begins = !session.replies.is_relaying() && !bytes.is_empty();
+        if begins {
             let (queued_us, now_us) = (ticket.queued_us, self.engine.now_us);
             self.stats.tally.count_reply(ticket.command, queued_us, now_us, bytes);
             self.stats.nodes.count_reply(link.node, queued_us, now_us, bytes);
@@ -109,6 +111,10 @@ impl Context {
         session.replies.relay(bytes, &mut self.engine.pool);
         link.restore_input(input, passed.len, &mut self.engine.pool);
         link.incoming.starved = !passed.complete;
+        let value_bytes = passed.len + link.bytes_announced();
+        if begins && value_bytes > self.engine.limits.large_bytes {
+            hot::note_large_reply(self, ix, value_bytes);
+        }
         Ok(passed.complete)
     }
 

@@ -122,7 +122,7 @@ fn route_many(command: &Command, request: &Request<'_>, topology: &Topology, key
 
 impl Keys {
     /// Sorts the keys at `positions` into parts.
-    fn divide(&mut self, request: &Request<'_>, topology: &Topology) {
+    pub(crate) fn divide(&mut self, request: &Request<'_>, topology: &Topology) {
         walk::enter("divide");
         self.parts.clear();
         self.part_of_key.clear();
@@ -139,6 +139,14 @@ impl Keys {
         for part in &self.parts {
             self.part_of_division[part.division as usize] = NO_PART;
         }
+    }
+
+    /// Finds the keys of `request` and sorts them into parts. Returns the number of parts.
+    pub(crate) fn find(&mut self, command: &Command, request: &Request<'_>, topology: &Topology) -> usize {
+        if command.keys(request, &mut self.positions).is_ok() {
+            self.divide(request, topology);
+        }
+        self.parts.len()
     }
 
     /// Gives back the memory of more than `kept` keys.

@@ -8,6 +8,7 @@
 use crate::context::Context;
 use crate::core::Core;
 use crate::features::{Asked, Owed, Owner, Session};
+use crate::hot;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::link::upload::Upload;
@@ -107,6 +108,8 @@ impl Core {
             return 0;
         }
         let Some(id) = session.pinning.id() else { return 0 };
+        let len = bytes.len().max(session.input.scanner.bytes_announced());
+        hot::note_large_request(&mut self.cx, bytes, len);
         session.input.scanner = Scanner::default();
         session.pinning = Pinning::Busy(id);
         replicas::note_own_writes(&mut self.cx, session);
@@ -122,6 +125,7 @@ impl Core {
                     Asked { conn: session.conn, place, part: 0, owner: Owner::Client, kept: Kept::NO };
                 self.cx.engine.push_ticket(ix, start, asked);
                 self.cx.engine.set_deadline(ix, Instant::NEVER);
+                self.cx.engine.links[ix].keep_nothing(&mut self.cx.engine.pool);
                 Some(ix)
             }
             Err(lost) => {

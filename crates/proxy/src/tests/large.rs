@@ -269,6 +269,22 @@ fn a_large_request_is_relayed_while_it_comes() {
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|x|", "what follows it is read then");
 }
 
+/// Else many such clients could wait for the memory that their own bytes take.
+#[test]
+fn a_large_request_takes_no_memory_once_it_is_sent() {
+    let (mut rig, client) = rig(1, small());
+    for rest in ["01234567890", "0123456789"] {
+        let before = rig.proxy.core.cx.engine.memory.all_moving_bytes();
+        rig.client_sends(client, &format!("*3|$3|set|$1|x|$40|0123456789{rest}"));
+        let conn = rig.pinned_now();
+        let left = rig.proxy.core.cx.engine.memory.all_moving_bytes() - before;
+        assert!(left <= 40, "{left}: only the ticket");
+        rig.client_sends(client, &format!("{}|", &"0123456789".repeat(3)[rest.len()..]));
+        rig.sends(conn, "+OK|");
+        rig.taken(conn);
+    }
+}
+
 #[test]
 fn a_large_request_comes_to_its_end_while_draining() {
     let (mut rig, client) = rig(1, small());
@@ -541,6 +557,33 @@ fn full_memory_pauses_reads_and_closes_stuck_clients() {
     assert!(closed_after.is_some(), "it has not moved while others waited");
     assert_eq!(rig.node_got(0), "*2|$3|get|$1|y|");
     assert!(!rig.is_paused(other));
+}
+
+/// No client is the cause alone.
+#[test]
+fn full_memory_closes_many_stuck_clients_that_hold_little() {
+    let limits = Limits {
+        engine: EngineLimits { memory_bytes_max: 400_000, ..EngineLimits::default() },
+        ..Limits::default()
+    };
+    let mut rig = Rig::ready_with(1, limits);
+    let slow: Vec<_> = (0..5).map(|_| rig.client()).collect();
+    let other = rig.client();
+    let value = "v".repeat(50_000);
+    for &slow in &slow {
+        rig.stick(slow);
+        rig.client_sends(slow, "get x|");
+        rig.node_sends(0, &format!("$50000|{value}|"));
+    }
+    rig.client_sends(other, "ping|");
+    assert!(rig.is_paused(other), "the memory is full");
+    let read_after = (1..100).find(|_| {
+        rig.pass(Duration::from_millis(100));
+        !rig.is_paused(other)
+    });
+    assert!(read_after.is_some(), "the other client goes on");
+    assert_eq!(rig.taken(other), "+PONG|");
+    assert!(slow.iter().any(|&slow| !rig.is_closed(slow)), "no more than needed are closed");
 }
 
 #[test]

@@ -621,8 +621,8 @@ fn keys_of_several_shards_are_checked_and_run_in_turn() {
     assert_idle(&rig);
 }
 
-#[test]
-fn a_check_that_finds_a_change_lets_nothing_run() {
+/// A client with a transaction over two shards. Each watching link was asked whether its key has changed.
+fn checking_both() -> (Rig, ConnId, ConnId, ConnId) {
     let mut rig = ready(2);
     let client = rig.client();
     let (a, b) = (rig.key(0), rig.key(1));
@@ -630,11 +630,28 @@ fn a_check_that_finds_a_change_lets_nothing_run() {
     rig.client_sends(client, &format!("multi|set {a} 1|set {b} 2|exec|"));
     rig.taken(first);
     rig.taken(second);
+    (rig, client, first, second)
+}
+
+#[test]
+fn a_check_that_finds_a_change_lets_nothing_run() {
+    let (mut rig, client, first, second) = checking_both();
     rig.sends(first, &info("N"));
     rig.sends(second, &info("xd"));
     assert_eq!(rig.taken(client), "+OK|+QUEUED|+QUEUED|*-1|");
     assert_eq!((rig.taken(first).as_str(), rig.taken(second).as_str()), ("*1|$7|UNWATCH|", "*1|$7|UNWATCH|"));
     assert_idle_but_unwatching(&mut rig, &[first, second]);
+}
+
+#[test]
+fn a_connection_that_is_lost_behind_its_check_is_not_used_again() {
+    let (mut rig, client, first, second) = checking_both();
+    rig.sends(second, &info("xd"));
+    rig.event(Event::Ended { conn: second });
+    rig.sends(first, &info("N"));
+    assert_eq!(rig.taken(client), "+OK|+QUEUED|+QUEUED|*-1|");
+    assert_eq!(rig.taken(first), "*1|$7|UNWATCH|");
+    assert_idle_but_unwatching(&mut rig, &[first]);
 }
 
 /// Checks that nothing is left once UNWATCH is answered.
@@ -646,18 +663,25 @@ fn assert_idle_but_unwatching(rig: &mut Rig, conns: &[ConnId]) {
     assert_idle(rig);
 }
 
-#[test]
-fn a_key_that_changes_behind_the_check_stops_the_rest() {
+/// A client whose transaction of `commands` over three shards has ended with the part of the second, whose watched key
+/// changed behind the check. The first part ran.
+fn ended_behind_the_check(commands: impl Fn(&str, &str, &str) -> String) -> (Rig, ConnId) {
     let mut rig = ready(3);
     let client = rig.client();
     let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
     let (first, second) = watch_both(&mut rig, client, &a, &b);
-    rig.client_sends(client, &format!("multi|incr {a}|incr {b}|incr {c}|exec|"));
+    rig.client_sends(client, &format!("multi|{}|exec|", commands(&a, &b, &c)));
     // Nodes that do not know CLIENT INFO are not checked.
     rig.sends(first, "-ERR unknown subcommand|");
     rig.sends(second, &info("x"));
     rig.sends(first, &ran(1, ":1|"));
     rig.sends(second, "+OK|+QUEUED|*-1|");
+    (rig, client)
+}
+
+#[test]
+fn a_key_that_changes_behind_the_check_stops_the_rest() {
+    let (mut rig, client) = ended_behind_the_check(|a, b, c| format!("incr {a}|incr {b}|incr {c}"));
     assert_eq!(rig.node_got(2), "");
     let others = "commands of this transaction on other shards may have run|";
     assert_eq!(
@@ -672,15 +696,7 @@ fn a_key_that_changes_behind_the_check_stops_the_rest() {
 
 #[test]
 fn a_split_command_names_the_part_that_ended_the_transaction() {
-    let mut rig = ready(3);
-    let client = rig.client();
-    let (a, b, c) = (rig.key(0), rig.key(1), rig.key(2));
-    let (first, second) = watch_both(&mut rig, client, &a, &b);
-    rig.client_sends(client, &format!("multi|incr {a}|incr {c}|mset {c} 1 {b} 2|exec|"));
-    rig.sends(first, "-ERR unknown subcommand|");
-    rig.sends(second, &info("x"));
-    rig.sends(first, &ran(1, ":1|"));
-    rig.sends(second, "+OK|+QUEUED|*-1|");
+    let (mut rig, client) = ended_behind_the_check(|a, b, c| format!("incr {a}|incr {c}|mset {c} 1 {b} 2"));
     let told = rig.taken(client);
     assert!(
         told.contains("-ERR not run on shard 127.0.0.1:7002: the transaction ended with an earlier part;"),

@@ -43,6 +43,18 @@ pub(super) fn hint(port: u16) -> Option<Wish> {
     Some(Wish::Redirected(Address::Tcp { host: "127.0.0.1".to_owned(), port }))
 }
 
+/// A former primary's refusal of a write.
+const READ_ONLY: &str = "-READONLY You can't write against a read only replica.|";
+
+/// A worker whose only shard has just got the node 1 as its primary, and a client.
+fn promoted() -> (Rig, ConnId) {
+    let mut rig = Rig::ready(1);
+    rig.promote(0, 1);
+    rig.bring_up(1);
+    let client = rig.client();
+    (rig, client)
+}
+
 #[test]
 fn a_moved_request_is_sent_on_and_wakes_discovery() {
     let mut rig = Rig::cluster(2);
@@ -318,13 +330,10 @@ fn request_for_all_keys_is_not_retried_behind_a_later_one() {
 
 #[test]
 fn demoted_sentinel_primary_is_left_with_the_next_topology() {
-    let mut rig = Rig::ready(1);
-    rig.promote(0, 1);
-    rig.bring_up(1);
-    let client = rig.client();
+    let (mut rig, client) = promoted();
     rig.client_sends(client, "set x 1|");
     let sent = rig.node_got(1);
-    rig.node_sends(1, "-READONLY You can't write against a read only replica.|");
+    rig.node_sends(1, READ_ONLY);
     assert_eq!(rig.proxy.poll_wish(rig.now), Some(Wish::Look));
     rig.promote(0, 2);
     rig.bring_up(2);
@@ -335,16 +344,11 @@ fn demoted_sentinel_primary_is_left_with_the_next_topology() {
 
 #[test]
 fn declined_write_is_not_retried_behind_an_answered_read() {
-    let mut rig = Rig::ready(1);
-    rig.promote(0, 1);
-    rig.bring_up(1);
-    let client = rig.client();
-    let read_only = "-READONLY You can't write against a read only replica.|";
+    let (mut rig, client) = promoted();
     rig.client_sends(client, "set x 1|get x|set x 2|del x|");
     rig.node_got(1);
-    rig.node_sends(1, &format!("{read_only}$1|0|{read_only}{read_only}"));
-    let refusal =
-        "-TRYAGAIN shard 127.0.0.1:7000 unavailable: READONLY You can't write against a read only replica.|";
+    rig.node_sends(1, &format!("{READ_ONLY}$1|0|{READ_ONLY}{READ_ONLY}"));
+    let refusal = format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {}", &READ_ONLY[1..]);
     assert_eq!(rig.taken(client), format!("{refusal}$1|0|"));
     rig.promote(0, 2);
     rig.bring_up(2);
@@ -355,22 +359,18 @@ fn declined_write_is_not_retried_behind_an_answered_read() {
     rig.client_sends(client, "multi|set x 1|exec|get x|");
     rig.node_got(2);
     let aborted = "-EXECABORT Transaction discarded because of previous errors.|";
-    rig.node_sends(2, &format!("+OK|{read_only}{aborted}$-1|"));
+    rig.node_sends(2, &format!("+OK|{READ_ONLY}{aborted}$-1|"));
     let told = rig.taken(client);
     assert!(told.starts_with("+OK|+QUEUED|-EXECABORT ") && told.ends_with("|$-1|"), "{told}");
 }
 
 #[test]
 fn declined_write_does_not_overtake_a_later_one_that_ran() {
-    for (later, again) in [("+OK|", false), ("-READONLY You can't write against a read only replica.|", true)]
-    {
-        let mut rig = Rig::ready(1);
-        rig.promote(0, 1);
-        rig.bring_up(1);
-        let client = rig.client();
+    for (later, again) in [("+OK|", false), (READ_ONLY, true)] {
+        let (mut rig, client) = promoted();
         rig.client_sends(client, "set x 1|set x 2|");
         let sent = rig.node_got(1);
-        rig.node_sends(1, "-READONLY You can't write against a read only replica.|");
+        rig.node_sends(1, READ_ONLY);
         rig.pass(Duration::from_millis(40));
         assert_eq!(
             (rig.node_got(1), rig.taken(client)),
@@ -380,7 +380,7 @@ fn declined_write_does_not_overtake_a_later_one_that_ran() {
         rig.node_sends(1, later);
         rig.pass(Duration::from_millis(40));
         assert_eq!(rig.node_got(1), if again { sent } else { String::new() });
-        let refusal = "-TRYAGAIN shard 127.0.0.1:7000 unavailable: READONLY You can't write against a read only replica.|";
+        let refusal = format!("-TRYAGAIN shard 127.0.0.1:7000 unavailable: {}", &READ_ONLY[1..]);
         let told = if again { String::new() } else { format!("{refusal}+OK|") };
         assert_eq!(rig.taken(client), told);
     }
@@ -391,8 +391,8 @@ fn errors_of_plain_nodes_are_not_redirects() {
     let mut rig = Rig::ready(1);
     let client = rig.client();
     rig.client_sends(client, "get x|");
-    rig.node_sends(0, "-READONLY You can't write against a read only replica.|");
-    assert_eq!(rig.taken(client), "-READONLY You can't write against a read only replica.|");
+    rig.node_sends(0, READ_ONLY);
+    assert_eq!(rig.taken(client), READ_ONLY);
     assert_eq!(rig.proxy.poll_wish(rig.now), None);
 }
 

@@ -353,6 +353,31 @@ fn reads_for_replicas_only_are_refused_without_one() {
 }
 
 #[test]
+fn a_lag_is_unknown_while_the_primary_owes_an_answer() {
+    let mut rig =
+        rig(Reading { from: ReadFrom::PreferReplica, lag_bytes_max: Some(5), ..Reading::default() });
+    poll(&mut rig, [10; 4]);
+    let (client, other, key, primary) = (rig.client(), rig.client(), rig.key(0), rig.node(0));
+    rig.client_sends(other, &format!("getdel {key}|"));
+    rig.node_sends(0, "$50000|");
+    let read = |rig: &mut Rig, bytes: &str| {
+        for _ in 0..220 {
+            rig.pass(Duration::from_millis(10));
+            while rig.node_got(2) == INFO {
+                rig.node_sends(2, &report(2, 10));
+            }
+            rig.node_sends(0, bytes);
+        }
+        rig.node_got(0);
+        rig.client_sends(client, &format!("get {key}|"));
+        [0, 2].map(|node| rig.node_got(node) == get(&key))
+    };
+    assert_eq!(read(&mut rig, "x"), [true, false], "its answer is behind a long reply");
+    lose(&mut rig, primary);
+    assert_eq!(read(&mut rig, ""), [false, true], "it cannot be asked: its last answer counts");
+}
+
+#[test]
 fn watched_and_tracked_reads_go_to_the_primary() {
     let mut rig = told(ReadFrom::PreferReplica);
     let (client, key) = (rig.client(), rig.key(0));

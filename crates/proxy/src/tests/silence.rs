@@ -173,6 +173,20 @@ fn a_worker_that_was_stopped_calls_no_node_silent() {
 }
 
 #[test]
+fn a_stop_of_the_worker_does_not_count_for_a_blocking_pop() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "blpop q 1|");
+    let held = rig.bring_up_pinned(0);
+    rig.now += ms(3000);
+    rig.proxy.handle_lateness(ms(3000), rig.now);
+    rig.sends(held, ":77|");
+    rig.pass(ms(1100));
+    rig.sends(held, "*-1|");
+    assert_eq!(rig.taken(client), "*-1|");
+}
+
+#[test]
 fn a_worker_that_was_stopped_gives_no_attempt_to_connect_up() {
     let mut rig = Rig::connecting(1, Limits::default());
     let client = writers(&mut rig, 1)[0];

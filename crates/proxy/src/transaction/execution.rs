@@ -432,12 +432,15 @@ impl Execs {
             let Some(id) = self.executions.id_at(index) else { continue };
             let Some(execution) = self.executions.get_mut(id) else { continue };
             let of_node = (0..).zip(&mut execution.parts).find(|(_, part)| part.watches_on == Some(ix));
-            // If the part is in flight, its ticket brings the loss.
-            if let Some((part, of_part)) = of_node
-                && matches!(of_part.result, PartResult::Unsent)
-            {
-                of_part.watches_on = None;
-                execution.set_result(part, PartResult::Changed);
+            match of_node {
+                // The part is in flight: its ticket brings the loss.
+                Some((_, Part { result: PartResult::Sent, .. })) | None => {}
+                Some((part, of_part)) => {
+                    of_part.watches_on = None;
+                    if matches!(of_part.result, PartResult::Unsent) {
+                        execution.set_result(part, PartResult::Changed);
+                    }
+                }
             }
         }
     }

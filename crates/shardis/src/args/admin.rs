@@ -1,6 +1,7 @@
 //! Options of the admin listener.
 
-use ::admin::{Guard, Place, ReadyShards};
+use super::slowlog::SlowlogArgs;
+use ::admin::{Guard, Place, ReadyShards, read_token};
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
@@ -22,6 +23,9 @@ pub(crate) struct AdminArgs {
     /// Shards that must be up for /readyz: a number, or all
     #[arg(long, value_name = "SHARDS", default_value = "1", value_parser = ReadyShards::from_str)]
     pub(crate) ready_shards: ReadyShards,
+
+    #[command(flatten)]
+    pub(crate) slowlog: SlowlogArgs,
 }
 
 impl AdminArgs {
@@ -44,11 +48,6 @@ impl AdminArgs {
     /// The condition that requests must meet. The error names the option and the file.
     pub(crate) fn guard(&self) -> Result<Guard, String> {
         let Some(path) = &self.admin_token_file else { return Ok(Guard::Local) };
-        let about = |error: String| format!("--admin-token-file {}: {error}", path.display());
-        let text = std::fs::read_to_string(path).map_err(|error| about(error.to_string()))?;
-        match text.lines().next().map(str::trim) {
-            Some(token) if !token.is_empty() => Ok(Guard::Token(token.as_bytes().to_vec())),
-            _ => Err(about("its first line is empty; write the token there".to_owned())),
-        }
+        read_token("--admin-token-file", path).map(|token| Guard::Token(token.into_bytes()))
     }
 }

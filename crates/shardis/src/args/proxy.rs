@@ -445,17 +445,23 @@ impl ProxyArgs {
 
     /// The topology by the arguments. Before discovery it has only the named nodes.
     pub(crate) fn topology(&self) -> Result<Topology, String> {
-        let (distribution, hash, tag_rule) = self.key_rules();
-        if self.discovery.is_given() {
-            return self.discovery.topology(TopologySpec { nodes: Vec::new(), distribution, hash, tag_rule });
+        let spec = self.spec()?;
+        match self.discovery.is_given() {
+            true => self.discovery.topology(spec),
+            false => Topology::new(1, &spec).map_err(|error| error.to_string()),
         }
+    }
+
+    /// The parts of the topology. Those that are discovered have no nodes here.
+    pub(crate) fn spec(&self) -> Result<TopologySpec, String> {
+        let (distribution, hash, tag_rule) = self.key_rules();
         let mut nodes = match &self.nodes {
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
+            None if self.discovery.is_given() => Vec::new(),
             None => (0..self.store.store_shards).map(NodeSpec::embedded).collect(),
         };
         self.reading.zones().label(&mut nodes);
-        let spec = TopologySpec { nodes, distribution, hash, tag_rule };
-        Topology::new(1, &spec).map_err(|error| error.to_string())
+        Ok(TopologySpec { nodes, distribution, hash, tag_rule })
     }
 
     /// Source of the users.

@@ -265,7 +265,7 @@ mod tests {
         }
         assert!(restored > 100, "{restored}");
         world.ask("DEL s t");
-        while world.store.work(world.now_ms) {}
+        world.work_off();
         assert_eq!(world.store.memory_used(), 0);
     }
 

@@ -188,7 +188,7 @@ mod tests {
         world.now_ms += 1_000;
         world.ask_as(ours, "WATCH k");
         world.ask_as(ours, "MULTI");
-        while world.store.work(world.now_ms) {}
+        world.work_off();
         assert_eq!(world.store.len(), 0);
         assert_eq!(world.ask_as(ours, "EXEC"), "*0");
     }

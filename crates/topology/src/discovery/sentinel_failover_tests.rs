@@ -223,6 +223,18 @@ fn second_choice_is_asked_before_the_old_primary_is_used() {
 }
 
 #[test]
+fn a_newer_failover_goes_before_a_doubtful_heir() {
+    let (mut world, all) = promoted();
+    world.kill("s:2");
+    world.run_for(Duration::from_secs(1));
+    assert_eq!(primaries(&world)[0], "nobody", "the sentinel that has chosen c:1 is gone");
+    world.put("d:1", primary());
+    announce(&mut world, ("s:1", &all[0]), "d:1");
+    world.run_for(MOMENT);
+    assert_eq!(primaries(&world)[0], "d:1", "s:1 carried out no failover before");
+}
+
+#[test]
 fn an_heir_that_is_a_replica_again_gets_nothing() {
     let (mut world, _) = promoted();
     world.put("a:1", replica());

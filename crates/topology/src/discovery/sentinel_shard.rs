@@ -75,6 +75,9 @@ struct Heir {
     by: Address,
     probe: Probe,
     standing: Standing,
+    /// The sentinels that have reported since that they carry out no failover. If one of them chooses an heir now, that
+    /// failover is newer: it had no votes yet when this heir was chosen.
+    idle: Vec<Address>,
 }
 
 /// Progress of a successor.
@@ -203,6 +206,7 @@ impl Shard {
             self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Chosen));
             return;
         };
+        heir.note_idle(said);
         // The claim of the sentinel that has chosen it.
         let its_word = agreeing().find(|said| *said.by == heir.by);
         let is_meant = its_word.map(|said| said.claim.heir.as_ref() == Some(&heir.address));
@@ -224,6 +228,10 @@ impl Shard {
             (choice, _) if is_meant == Some(false) => {
                 self.drop_heir(talks);
                 self.heir = choice.map(|(address, by)| Heir::new(address, by, Standing::Recalled));
+            }
+            (Some((address, by)), Standing::Doubtful { .. }) if heir.idle.contains(&by) => {
+                self.drop_heir(talks);
+                self.heir = Some(Heir::new(address, by, Standing::Recalled));
             }
             (_, Standing::Doubtful { .. }) => {}
             (_, Standing::Promoted | Standing::Recalled) => heir.standing = Standing::Doubtful { since: now },
@@ -417,7 +425,15 @@ impl Older {
 
 impl Heir {
     fn new(address: Address, by: Address, standing: Standing) -> Heir {
-        Heir { address, by, probe: Probe::default(), standing }
+        Heir { address, by, probe: Probe::default(), standing, idle: Vec::new() }
+    }
+
+    fn note_idle(&mut self, said: &[Said<'_>]) {
+        for said in said.iter().filter(|said| !said.claim.is_failing_over) {
+            if !self.idle.contains(said.by) {
+                self.idle.push(said.by.clone());
+            }
+        }
     }
 
     /// Time of its next question, until it is a primary.

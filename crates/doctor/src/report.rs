@@ -1,0 +1,56 @@
+//! The findings as text and as JSON.
+
+use crate::facts::Facts;
+use crate::finding::{Finding, Severity};
+use serde::Serialize;
+use std::fmt::Write;
+
+/// The report for people: each finding with its consequence and its cure, then a summary.
+pub fn text(findings: &[Finding], facts: &[Facts]) -> String {
+    let mut text = String::new();
+    for finding in findings {
+        let node = if finding.node.is_empty() { String::new() } else { format!("{}: ", finding.node) };
+        // Writing to a `String` cannot fail.
+        let _ = write!(
+            text,
+            "{} [{}] {node}{}\n    effect: {}\n    cure: {}\n",
+            finding.severity.name(),
+            finding.check,
+            finding.found,
+            finding.effect,
+            finding.cure
+        );
+    }
+    let count = |severity: Severity| {
+        let found = findings.iter().filter(|finding| finding.severity == severity).count();
+        counted(found, severity.name())
+    };
+    let keys: usize = facts.iter().map(|node| node.keys.len()).sum();
+    let _ = writeln!(
+        text,
+        "{} asked, {} sampled: {}, {}, {}",
+        counted(facts.len(), "node"),
+        counted(keys, "key"),
+        count(Severity::Error),
+        count(Severity::Warning),
+        count(Severity::Note)
+    );
+    text
+}
+
+fn counted(count: usize, name: &str) -> String {
+    format!("{count} {name}{}", if count == 1 { "" } else { "s" })
+}
+
+#[derive(Serialize)]
+struct Report<'a> {
+    nodes: usize,
+    keys: usize,
+    findings: &'a [Finding],
+}
+
+/// The report for programs, in one line.
+pub fn json(findings: &[Finding], facts: &[Facts]) -> serde_json::Result<String> {
+    let keys = facts.iter().map(|node| node.keys.len()).sum();
+    Ok(serde_json::to_string(&Report { nodes: facts.len(), keys, findings })? + "\n")
+}
