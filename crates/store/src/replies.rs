@@ -1,25 +1,35 @@
 //! Writer of replies, in the protocol that the connection chose with HELLO.
 //!
 //! Types that RESP2 lacks are written as Redis 7.0 writes them. A map becomes an array of twice the length, a set an array, a
-//! double or a verbatim text a bulk. There are two kinds of nil.
+//! double or a verbatim text a bulk. There are two kinds of nil. Doubles have as many digits as [`Doubles`] says.
 
 use resp::encode;
 
 use crate::error::Error;
-use crate::formats::double;
+use crate::formats::double::{self, Doubles};
+
+/// Room for nearly every double.
+const DOUBLE_BYTES: usize = 24;
 
 /// A reply under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Reply {
     bytes: Vec<u8>,
     pub(crate) is_resp3: bool,
+    doubles: Doubles,
 }
 
 impl Reply {
     /// A reply that is appended to `bytes`.
     #[inline]
     pub(crate) fn new(bytes: Vec<u8>, is_resp3: bool) -> Reply {
-        Reply { bytes, is_resp3 }
+        Reply { bytes, is_resp3, doubles: Doubles::default() }
+    }
+
+    /// The same reply with doubles in another format.
+    #[inline]
+    pub(crate) fn with(self, doubles: Doubles) -> Reply {
+        Reply { doubles, ..self }
     }
 
     #[inline]
@@ -29,7 +39,7 @@ impl Reply {
 
     /// An empty reply in the same protocol, for items whose header is known only at the end.
     pub(crate) fn part(&self) -> Reply {
-        Reply { bytes: Vec::new(), is_resp3: self.is_resp3 }
+        Reply { bytes: Vec::new(), ..*self }
     }
 
     #[inline]
@@ -132,7 +142,7 @@ impl Reply {
     pub(crate) fn double(&mut self, value: f64) {
         if self.is_resp3 {
             self.bytes.push(b',');
-            double::write(&mut self.bytes, value);
+            self.doubles.write(&mut self.bytes, value);
             self.bytes.extend_from_slice(b"\r\n");
         } else {
             self.double_text(value);
@@ -141,7 +151,9 @@ impl Reply {
 
     /// A double that is a bulk in both protocols.
     pub(crate) fn double_text(&mut self, value: f64) {
-        double::write_bulk(&mut self.bytes, value);
+        let mut text = Vec::with_capacity(DOUBLE_BYTES);
+        self.doubles.write(&mut text, value);
+        self.bulk(&text);
     }
 
     /// A double whose text has a format of its own in Redis.

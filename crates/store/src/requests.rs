@@ -39,7 +39,7 @@ impl Store {
         }
         self.keyspace.now_ms = now_ms;
         self.keyspace.select(state.database);
-        let mut reply = Reply::new(std::mem::take(out), state.is_resp3);
+        let mut reply = Reply::new(std::mem::take(out), state.is_resp3).with(self.doubles);
         // Every request frees a little garbage, so that garbage cannot grow without end.
         self.keyspace.free_step();
         let start = reply.len();

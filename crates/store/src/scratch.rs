@@ -7,6 +7,7 @@ use resp::Request;
 use crate::caller_id::CallerId;
 use crate::commands::dump;
 use crate::database::NEVER;
+use crate::formats::double::Doubles;
 use crate::store::{Store, StoreSettings};
 use crate::values::value::Value;
 
@@ -46,6 +47,10 @@ impl Evaluator for Scratch {
         let Some(value) = dump::read(payload, dump::NEWEST_VERSION_READ, &self.store.keyspace) else {
             return false;
         };
+        // Redis 7.2 has a version of dumps of its own, and so tells how its nodes write doubles.
+        if dump::version(payload).is_some_and(|version| version > dump::VERSION) {
+            self.store.doubles = Doubles::Shortest;
+        }
         self.put(key, value, expires_at_ms);
         true
     }
@@ -131,6 +136,20 @@ mod tests {
         let mut scratch = Scratch::new(1, 1_000);
         assert!(scratch.load(b"s", &payload, None));
         assert_eq!(ask(&mut scratch, "SMISMEMBER s a b 1 c"), "*4 :1 :1 :1 :0");
+    }
+
+    #[test]
+    fn doubles_are_written_as_by_the_nodes_of_the_values() {
+        // A sorted set of one member, `a`, with the score 0.1, as Redis 7.0 and 7.2 write it.
+        let dumped = |version: u16| {
+            let value = [&b"\x05\x01\x01a"[..], &0.1_f64.to_le_bytes(), &version.to_le_bytes()].concat();
+            dump::with_checksum(value)
+        };
+        for (version, text) in [(10, "*2 $1 a $19 0.10000000000000001"), (11, "*2 $1 a $3 0.1")] {
+            let mut scratch = Scratch::new(1, 1_000);
+            assert!(scratch.load(b"z", &dumped(version), None));
+            assert_eq!(ask(&mut scratch, "ZUNION 1 z WITHSCORES"), text);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::caller_id::CallerId;
 use crate::callers::Callers;
 use crate::channels::Channels;
+use crate::formats::double::Doubles;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;
 use crate::rows::{Index, Row};
@@ -41,6 +42,8 @@ pub struct Store {
     pub(crate) deliveries: VecDeque<Delivery>,
     /// EXEC runs queued requests: none of them can wait.
     pub(crate) is_in_transaction: bool,
+    /// Format of doubles in replies.
+    pub(crate) doubles: Doubles,
     pub(crate) index: Index,
 }
 
@@ -56,6 +59,7 @@ impl Store {
             channels: Channels::default(),
             deliveries: VecDeque::new(),
             is_in_transaction: false,
+            doubles: Doubles::default(),
             index: Index::new(rows, settings.seed),
         }
     }

@@ -19,7 +19,7 @@ use crate::values::value::Value;
 type Done = Result<(), Error>;
 
 /// The version that Redis 7.0 writes, and the newest that it reads.
-const VERSION: u16 = 10;
+pub(crate) const VERSION: u16 = 10;
 /// The version of Redis 7.4 to 8.0; Redis 7.2 and Valkey up to 8.1 write 11. RESTORE refuses both, as Redis 7.0 does. [`read`]
 /// accepts them: these versions added forms that are unknown here, and changed none.
 pub(crate) const NEWEST_VERSION_READ: u16 = 12;
@@ -56,6 +56,13 @@ pub(crate) fn with_checksum(mut payload: Vec<u8>) -> Vec<u8> {
 /// The value in a payload of `version_max` at most.
 pub(crate) fn read(payload: &[u8], version_max: u16, keyspace: &Keyspace) -> Option<Value> {
     rdb::read(body(payload, version_max)?, keyspace)
+}
+
+/// The version of RDB that `payload` has, checked or not.
+pub(crate) fn version(payload: &[u8]) -> Option<u16> {
+    let (checked, _) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
+    let (_, version) = checked.split_last_chunk::<VERSION_BYTES>()?;
+    Some(u16::from_le_bytes(*version))
 }
 
 /// The options of RESTORE.

@@ -153,11 +153,67 @@ fn without_trailing_zeros(text: &str) -> &[u8] {
     text.trim_end_matches('0').trim_end_matches('.').as_bytes()
 }
 
-/// Appends `value` as a bulk.
-pub(crate) fn write_bulk(out: &mut Vec<u8>, value: f64) {
-    let mut text = Vec::with_capacity(24);
-    write(&mut text, value);
-    resp::encode::bulk(out, &text);
+/// Format of doubles in replies.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Doubles {
+    /// Seventeen digits, as up to Redis 7.0.
+    #[default]
+    Seventeen,
+    /// The fewest digits that give the same double, as since Redis 7.2 and in Valkey.
+    Shortest,
+}
+
+impl Doubles {
+    /// Appends `value`.
+    pub(crate) fn write(self, out: &mut Vec<u8>, value: f64) {
+        match self {
+            Doubles::Seventeen => write(out, value),
+            Doubles::Shortest => write_shortest(out, value),
+        }
+    }
+}
+
+/// Appends `value` as `d2string` of Redis 7.2 prints it. That function takes its digits from Grisu2, which finds one digit more than
+/// needed for about one double in a thousand.
+fn write_shortest(out: &mut Vec<u8>, value: f64) {
+    let is_integer = value.abs() <= INTEGERS_UP_TO && value.fract() == 0.0 && !is_negative_zero(value);
+    if is_integer || !value.is_finite() || value == 0.0 {
+        return if is_integer {
+            out.extend_from_slice(itoa::Buffer::new().format(value as i64).as_bytes());
+        } else {
+            write(out, value);
+        };
+    }
+    let scientific = format!("{:e}", value.abs());
+    let Some((mantissa, exponent)) = scientific.split_once('e') else { return };
+    let digits = mantissa.replace('.', "");
+    let exponent: i32 = exponent.parse().unwrap_or_default();
+    let len = i32::try_from(digits.len()).unwrap_or(i32::MAX);
+    if value < 0.0 {
+        out.push(b'-');
+    }
+    // Zeros behind the last digit if positive, digits behind the point if negative.
+    let power = exponent - len + 1;
+    if power >= 0 && exponent < len + PLAIN_ZEROS_MAX {
+        out.extend_from_slice(digits.as_bytes());
+        out.extend((0..power).map(|_| b'0'));
+    } else if power < 0 && (power > -PLAIN_ZEROS_MAX || exponent.abs() < 4) {
+        let decimals = usize::try_from(-power).unwrap_or_default();
+        out.extend_from_slice(format!("{:.decimals$}", value.abs()).as_bytes());
+    } else {
+        let sign = if exponent < 0 { '-' } else { '+' };
+        out.extend_from_slice(format!("{mantissa}e{sign}{}", exponent.abs()).as_bytes());
+    }
+}
+
+/// Redis prints integers up to here as such: half of the greatest 64-bit integer.
+const INTEGERS_UP_TO: f64 = (i64::MAX / 2) as f64;
+
+/// Redis prints a number without exponent if that takes fewer zeros or decimals than this.
+const PLAIN_ZEROS_MAX: i32 = 7;
+
+fn is_negative_zero(value: f64) -> bool {
+    value == 0.0 && value.is_sign_negative()
 }
 
 #[cfg(test)]
@@ -189,6 +245,36 @@ mod tests {
             (f64::NEG_INFINITY, "-inf"),
         ] {
             assert_eq!(text(value), expected);
+        }
+    }
+
+    #[test]
+    fn shortest_doubles_are_printed_as_redis_7_2_does() {
+        for (value, expected) in [
+            (0.0, "0"),
+            (-0.0, "-0"),
+            (-17.0, "-17"),
+            (0.1, "0.1"),
+            (25.5, "25.5"),
+            (-922337203685477632.0, "-922337203685477632"),
+            (-18446744073709552000.0, "-18446744073709552000"),
+            (1e17, "100000000000000000"),
+            (1e19, "1e+19"),
+            (1.5e100, "1.5e+100"),
+            (3.25e-5, "3.25e-5"),
+            (0.00012, "0.00012"),
+            (0.000123456, "1.23456e-4"),
+            (0.00123456789, "0.00123456789"),
+            (1e-7, "1e-7"),
+            (1.25e-10, "1.25e-10"),
+            (5e-324, "5e-324"),
+            (1.7976931348623157e308, "1.7976931348623157e+308"),
+            (f64::INFINITY, "inf"),
+            (f64::NEG_INFINITY, "-inf"),
+        ] {
+            let mut out = Vec::new();
+            Doubles::Shortest.write(&mut out, value);
+            assert_eq!(String::from_utf8(out).unwrap(), expected);
         }
     }
 
