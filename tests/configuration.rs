@@ -301,3 +301,95 @@ fn a_listener_of_mode_tcp_has_limits_of_its_own() {
             .then_some(())
     });
 }
+
+/// One process with two pools of one node each.
+struct Pools {
+    process: Process,
+    nodes: [RedisServer; 2],
+    ports: Vec<u16>,
+    path: String,
+    _directory: Directory,
+}
+
+impl Pools {
+    fn start() -> Pools {
+        let nodes = [RedisServer::start(), RedisServer::start()];
+        let [a, b] = nodes.each_ref().map(|node| node.port);
+        let (ports, directory) = (free_ports(2), Directory::new());
+        let text = format!(
+            "workers = 1\nrequest-timeout-ms = 10_000\nconnect-timeout-ms = 10_000\n
+[[pool]]\nname = \"orders\"\nnodes = [\"127.0.0.1:{a}\"]\nport = {}\nrequirepass = \"hush\"\n
+[[pool]]\nname = \"carts\"\nnodes = [\"127.0.0.1:{b}\"]\nport = 0\n[[pool.listener]]\naddress = \"127.0.0.1:{}\"\n",
+            ports[0], ports[1]
+        );
+        let path = directory.write("shardis.toml", &text);
+        Pools { process: started(&path), nodes, ports, path, _directory: directory }
+    }
+
+    fn expect_log(&self, text: &str) {
+        poll_until(text, || self.process.output().contains(text).then_some(()));
+    }
+}
+
+#[test]
+fn pools_of_one_process_share_neither_keys_nor_users() {
+    let pools = Pools::start();
+    let (mut orders, mut carts) = (Client::connect(pools.ports[0]), Client::connect(pools.ports[1]));
+    assert_eq!(orders.ask("GET k"), "-NOAUTH Authentication required.\\r\\n");
+    assert_eq!(orders.ask("AUTH hush"), "+OK\\r\\n");
+    assert_eq!((orders.ask("SET k 1"), carts.ask("SET k 2")), ("+OK\\r\\n".into(), "+OK\\r\\n".into()));
+    assert_eq!(
+        (orders.ask("GET k"), carts.ask("GET k")),
+        ("$1\\r\\n1\\r\\n".into(), "$1\\r\\n2\\r\\n".into())
+    );
+    let of_nodes = pools.nodes.each_ref().map(|node| node.connect().ask("GET k"));
+    assert_eq!(of_nodes, ["$1\\r\\n1\\r\\n", "$1\\r\\n2\\r\\n"]);
+    assert_eq!(carts.ask("CLIENT LIST").matches(" addr=").count(), 1, "the clients of a pool are its own");
+}
+
+#[test]
+fn log_lines_name_the_pool_and_its_dead_node_harms_no_other() {
+    let mut pools = Pools::start();
+    let mut carts = Client::connect(pools.ports[1]);
+    assert_eq!(carts.ask("SET k 2"), "+OK\\r\\n");
+    pools.nodes[0].kill();
+    poll_until("the node of the pool orders is down", || {
+        let output = pools.process.output();
+        output.lines().any(|line| line.contains("orders") && line.contains("node down")).then_some(())
+    });
+    assert_eq!(carts.ask("GET k"), "$1\\r\\n2\\r\\n");
+    pools.expect_log("pool carts: shards over 1 node");
+}
+
+#[test]
+fn one_pool_of_a_file_is_served_alone() {
+    let pools = Pools::start();
+    let port = free_ports(1)[0];
+    let flags = [format!("--config={}", pools.path), "--pool=carts".to_owned(), format!("--port={port}")];
+    let flags: Vec<&str> = flags.iter().map(String::as_str).collect();
+    let refusal = run(shardis(&flags));
+    assert!(refusal.stderr.contains("the port is in use"), "its listener is in use: {}", refusal.stderr);
+    let listener = format!("--listener=127.0.0.1:{port}");
+    let mut process = Process::spawn(shardis(&[flags[0], flags[1], &listener]), "shardis proxy");
+    poll_until("the line that says where it listens", || {
+        assert!(process.ended().is_none(), "it ended instead: {}", process.output());
+        process.output().contains(&format!(" listens on 127.0.0.1:{port} (1 worker)")).then_some(())
+    });
+    assert_eq!(Client::connect(port).ask("SET x 1"), "+OK\\r\\n");
+    assert_eq!(pools.nodes[1].connect().ask("EXISTS x"), ":1\\r\\n");
+}
+
+#[test]
+fn explain_asks_for_the_pool_of_a_file_with_several() {
+    let pools = Pools::start();
+    let explain = |flags: &[&str]| {
+        let mut command = shardis_binary();
+        let config = format!("--config={}", pools.path);
+        command.args(["explain", &config]).args(flags).args(["--", "GET", "k"]);
+        run(command)
+    };
+    let refusal = explain(&[]);
+    assert!(refusal.stderr.contains("name one with --pool=NAME: orders, carts"), "{}", refusal.stderr);
+    let explained = explain(&["--pool=carts"]);
+    assert!(explained.stdout.contains(&pools.nodes[1].port.to_string()), "{}", explained.stdout);
+}

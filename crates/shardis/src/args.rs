@@ -2,13 +2,14 @@
 
 mod admin;
 mod discovery;
+mod file;
 mod like;
 pub(crate) mod listener;
 mod proxy;
 mod remarks;
 pub(crate) mod rivals;
 mod service;
-mod serving;
+pub(crate) mod serving;
 pub(crate) mod settings;
 mod slowlog;
 mod store;
@@ -192,7 +193,7 @@ impl Task {
     fn with_settings(self, flags: &[OsString]) -> Task {
         match self {
             Task::Serve(serving) => {
-                Task::Serve(Box::new(Serving { settings: settings::settings(flags, &[]), ..*serving }))
+                Task::Serve(Box::new(serving.with_settings(settings::settings(flags, &[]))))
             }
             task => task,
         }
@@ -207,7 +208,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
     let words: Vec<OsString> = std::env::args_os().skip(1).collect();
     match words.split_first() {
         Some((command, flags)) if command == "proxy" => match config::asked_for(flags) {
-            Some(file) => parse_with_file(&file, flags),
+            Some(file) => serving_with_file(&file, flags).map(|serving| Task::Serve(Box::new(serving))),
             None => parse_words(&words).map(|task| task.with_settings(flags)),
         },
         Some((command, words_behind)) if command == "explain" => {
@@ -246,16 +247,13 @@ fn explain_with_file(file: &Path, flags: &[OsString], request: &[OsString]) -> R
 
 /// The arguments of `shardis proxy` by a configuration file and `flags`, for another command.
 fn proxy_with_file(file: &Path, flags: &[OsString], command: &str) -> Result<Box<ProxyArgs>, ExitCode> {
-    let none = || refuse("the file has no listener for Redis's protocol", Some(command));
-    match parse_with_file(file, flags)? {
-        Task::Serve(serving) => serving.redis.ok_or_else(none),
-        _ => Err(none()),
-    }
+    let serving = serving_with_file(file, flags)?;
+    serving.only_pool().map_err(|why| refuse(&why, Some(command)))
 }
 
 /// The same for `shardis proxy` with a configuration file. File and command line complete each other.
-fn parse_with_file(file: &Path, flags: &[OsString]) -> Result<Task, ExitCode> {
-    config::load(file, flags, Depth::Start).map(|serving| Task::Serve(Box::new(serving))).map_err(|faults| {
+fn serving_with_file(file: &Path, flags: &[OsString]) -> Result<Serving, ExitCode> {
+    config::load(file, flags, Depth::Start).map_err(|faults| {
         for line in faults.lines() {
             // A closed stderr is no reason to complain.
             let _ = writeln!(std::io::stderr(), "shardis: {line}");

@@ -6,6 +6,8 @@
 //!   command line ─► words ───────────────────────────┘
 //! ```
 //!
+//! A file with tables `[[pool]]` has several such services (`config/pools.rs`).
+//!
 //! There is no second list of keys: a key is looked up among the flags, and clap parses its value as the flag's. Each
 //! fault is reported with its place in the file, and all of them at once where possible. Nothing here listens, connects
 //! or writes.
@@ -18,6 +20,7 @@ mod environment;
 mod faults;
 mod flags;
 mod listeners;
+mod pools;
 #[cfg(test)]
 mod tests;
 mod wording;
@@ -30,7 +33,7 @@ use crate::tcp::TcpArgs;
 use admin::Setting;
 use clap::parser::ValueSource;
 use clap::{ArgMatches, CommandFactory, FromArgMatches};
-use document::Document;
+use document::{Document, Section};
 use faults::Fault;
 use flags::{Entry, Flags};
 use listeners::TcpListener;
@@ -145,8 +148,20 @@ impl<'a> Reader<'a> {
 
     /// The services. Without faults there is at least one.
     fn read(&mut self, depth: Depth) -> Option<Serving> {
-        let (entries, tables) = self.entries();
-        let listeners = listeners::read(&self.flags, &tables);
+        match self.document.root() {
+            Ok(root) if root.pools.is_empty() => self.read_section(&root.section, depth),
+            Ok(root) => self.read_pools(&root, depth),
+            Err(faults) => {
+                self.faults.extend(faults);
+                None
+            }
+        }
+    }
+
+    /// The services of a file without pools.
+    fn read_section(&mut self, section: &Section<'a>, depth: Depth) -> Option<Serving> {
+        let entries = self.entries_of(&section.pairs, &|key| listeners::why_not_above(key));
+        let listeners = listeners::read(&self.flags, &section.tables);
         self.faults.extend(listeners.faults);
         let entries: Vec<Entry> = entries.into_iter().chain(listeners.of_redis).collect();
         if !self.faults.is_empty() {
@@ -166,28 +181,17 @@ impl<'a> Reader<'a> {
             self.refuse_what_has_no_use(&entries);
         }
         let tcp = tcp.iter().filter_map(|listener| self.tcp_args(listener, &args, depth)).collect();
-        let serving = Serving::redis(args);
-        let settings = std::mem::take(&mut self.settings);
-        Some(Serving { redis: serving.redis.filter(|_| is_redis), tcp, settings, ..serving })
-    }
-
-    /// The keys of the file, and the tables of its listeners.
-    fn entries(&mut self) -> (Vec<Entry>, Vec<document::Table<'a>>) {
-        let document::Root { pairs, tables } = match self.document.root() {
-            Ok(root) => root,
-            Err(faults) => {
-                self.faults.extend(faults);
-                return (Vec::new(), Vec::new());
-            }
-        };
-        let mut entries = Vec::new();
-        for pair in &pairs {
-            match self.flags.entry(pair, &|key| listeners::why_not_above(key)) {
-                Ok(entry) => entries.push(entry),
-                Err(faults) => self.faults.extend(faults),
-            }
+        if let Some(pool) = &args.file.pool {
+            let text = format!("--pool {pool}: the file has no [[pool]]; leave the flag out");
+            self.faults.push(Fault { at: None, text });
         }
-        (entries, tables)
+        let serving = Serving { tcp, ..Serving::redis(args) };
+        let settings = std::mem::take(&mut self.settings);
+        Some(if is_redis {
+            serving.with_settings(settings)
+        } else {
+            Serving { pools: Vec::new(), ..serving }
+        })
     }
 
     /// All flags together: those of the command line win.
@@ -310,7 +314,7 @@ pub(crate) fn asked_for(words: &[OsString]) -> Option<PathBuf> {
     let command = ProxyArgs::command().no_binary_name(true);
     let file = |matches: &ArgMatches| matches.get_one::<PathBuf>("config").cloned();
     match command.clone().try_get_matches_from(words) {
-        Ok(matches) => ProxyArgs::from_arg_matches(&matches).ok()?.config,
+        Ok(matches) => ProxyArgs::from_arg_matches(&matches).ok()?.file.config,
         Err(error) if error.kind() == clap::error::ErrorKind::MissingRequiredArgument => {
             file(&command.ignore_errors(true).try_get_matches_from(words).ok()?)
         }

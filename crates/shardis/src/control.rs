@@ -67,10 +67,8 @@ pub(crate) trait Service {
 pub(crate) fn run(serving: &Serving) -> Result<()> {
     logging::start(serving.log.0, serving.log.1).context("the thread that writes the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
-    if let Some(args) = &serving.redis {
-        plans.push(Box::new(
-            ShardingPlan::prepare(args, serving.settings.clone()).map_err(|error| anyhow!(error))?,
-        ));
+    for pool in &serving.pools {
+        plans.push(Box::new(ShardingPlan::prepare(pool).map_err(|error| anyhow!(error))?));
     }
     for args in &serving.tcp {
         plans.push(Box::new(PassingPlan::prepare(args).map_err(|error| anyhow!(error))?));

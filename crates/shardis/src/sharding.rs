@@ -3,6 +3,7 @@
 use crate::access::Source;
 use crate::args::ProxyArgs;
 use crate::args::listener::Place;
+use crate::args::serving::{Pool, of_pool};
 use crate::control::{Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
@@ -31,7 +32,7 @@ use std::time::{Duration, Instant};
 use store::Scratch;
 use topology::Topology;
 use topology::discovery::{Discovery, News};
-use tracing::{error, info, warn};
+use tracing::{Span, error, error_span, info, warn};
 use users::{Registry, Users};
 
 /// Lines that wait for the log; workers drop more.
@@ -67,11 +68,15 @@ pub(crate) struct ShardingPlan {
     admin: Option<admin::Listener>,
     guard: Guard,
     settings: Vec<Setting>,
+    /// The pool's name, if there are pools.
+    name: Option<String>,
 }
 
 impl ShardingPlan {
     /// Reads the files. An error names the option and the file.
-    pub(crate) fn prepare(args: &ProxyArgs, settings: Vec<Setting>) -> Result<ShardingPlan, String> {
+    pub(crate) fn prepare(pool: &Pool) -> Result<ShardingPlan, String> {
+        let Pool { name, args, settings } = pool;
+        let args: &ProxyArgs = args;
         let (clock, epoch_us) = (Clock::start(), wall_clock::unix_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
         let access = args.users();
@@ -94,7 +99,8 @@ impl ShardingPlan {
             seed,
             guard: args.admin.guard()?,
             admin: None,
-            settings,
+            settings: settings.clone(),
+            name: name.clone(),
             args: args.clone(),
         })
     }
@@ -117,7 +123,7 @@ impl ShardingPlan {
             process: Process {
                 id: std::process::id(),
                 executable: shown(std::env::current_exe().ok()),
-                config_file: shown(args.config.clone()),
+                config_file: shown(args.file.config.clone()),
             },
             port: self.port,
             databases: args.databases(),
@@ -150,6 +156,11 @@ fn open_admin(place: &admin::Place) -> Result<admin::Listener, CannotListen> {
         };
         CannotListen::At { place, option: "--admin", error }
     })
+}
+
+/// The span that names the pool `name` in each line of the log.
+fn pool_span(name: Option<&str>) -> Span {
+    name.map_or_else(Span::none, |name| error_span!("pool", name))
 }
 
 /// A path as INFO shows it; empty without one.
@@ -187,12 +198,15 @@ impl Plan for ShardingPlan {
     }
 
     fn describe(&self) {
+        let span = pool_span(self.name.as_deref());
+        let _in_pool = span.enter();
         if let Some(warning) = self.args.users().warning(&self.registry.users()) {
             warn!(reason = warning, "access open");
         }
-        self.args.describe(&self.topology).iter().for_each(|line| say(line));
+        let name = self.name.as_deref();
+        self.args.describe(&self.topology).iter().for_each(|line| say(&of_pool(name, line)));
         if let Some(listener) = &self.admin {
-            say(&format!("admin at {}", listener.place()));
+            say(&of_pool(name, &format!("admin at {}", listener.place())));
         }
         for remark in self.args.remarks(&self.topology) {
             warn!(reason = %remark, "option doubtful");
@@ -286,6 +300,7 @@ impl Plan for ShardingPlan {
             wall_clock: WallClock::new(self.clock.origin(), self.epoch_us),
             resident_bytes_at_start: None,
             is_draining,
+            span: pool_span(self.name.as_deref()),
         }))
     }
 }
@@ -317,6 +332,8 @@ pub(crate) struct Sharding {
     /// Memory of the process before any client could connect.
     resident_bytes_at_start: Option<u64>,
     is_draining: Arc<AtomicBool>,
+    /// The pool in lines of the log.
+    span: Span,
 }
 
 impl Service for Sharding {
@@ -339,6 +356,8 @@ impl Service for Sharding {
     }
 
     fn turn(&mut self) {
+        let span = self.span.clone();
+        let _in_pool = span.enter();
         self.write_log();
         self.run_jobs();
         self.measure();
@@ -347,6 +366,8 @@ impl Service for Sharding {
 
     /// Users and certificates. An invalid file changes nothing.
     fn reload(&mut self) -> bool {
+        let span = self.span.clone();
+        let _in_pool = span.enter();
         if self.access.is_file() {
             self.reload_users();
         }

@@ -6,7 +6,7 @@
 use resp::encode;
 
 use crate::error::Error;
-use crate::formats::double::{self, Doubles};
+use crate::formats::double::Doubles;
 
 /// Room for nearly every double.
 const DOUBLE_BYTES: usize = 24;

@@ -2,6 +2,7 @@
 
 use super::admin::AdminArgs;
 use super::discovery::DiscoveryArgs;
+use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
 use super::service::ServiceArgs;
@@ -34,10 +35,8 @@ use users::Users;
   shardis proxy --config=/etc/shardis.toml --log-level=debug
   shardis proxy --sentinel=10.0.0.1:26379,10.0.0.2:26379,10.0.0.3:26379 --master=orders,carts")]
 pub(crate) struct ProxyArgs {
-    /// Configuration file (TOML). Its keys are the flags of this page without dashes, as in nodes = ["a:6379"]. Flags
-    /// on the command line win. shardis check explains mistakes (docs/configuration.md)
-    #[arg(long, value_name = "FILE")]
-    pub(crate) config: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) file: FileArgs,
 
     /// Nodes, separated by commas: host:port, [v6]:port or unix:/path, then optionally :weight, @zone, and a blank and
     /// a name. Replicas follow their primary, each after a |. Without nodes, in-memory shards serve, and their data is

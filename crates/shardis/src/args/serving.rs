@@ -11,8 +11,8 @@ use std::time::Duration;
 /// The services of a process and their settings.
 #[derive(Debug)]
 pub(crate) struct Serving {
-    /// At listeners of Redis, if there are any.
-    pub redis: Option<Box<ProxyArgs>>,
+    /// At listeners of Redis: pools, each for itself.
+    pub pools: Vec<Pool>,
     /// At listeners of mode tcp, each for itself.
     pub tcp: Vec<TcpArgs>,
     /// Threads of each of them.
@@ -21,25 +21,49 @@ pub(crate) struct Serving {
     pub drain_timeout: Duration,
     /// Level and form of the log.
     pub log: (tracing::Level, LogFormat),
-    /// The effective settings of the Redis service, for the operator.
-    pub settings: Vec<Setting>,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
 }
 
+/// One service of Redis's protocol: nodes, a distribution, and listeners.
+#[derive(Clone, Debug)]
+pub(crate) struct Pool {
+    /// Its name, if the configuration has pools.
+    pub name: Option<String>,
+    /// Its arguments.
+    pub args: Box<ProxyArgs>,
+    /// The effective settings, for the operator.
+    pub settings: Vec<Setting>,
+}
+
 impl Serving {
-    /// Requests of Redis alone.
+    /// Requests of Redis in one pool.
     pub(crate) fn redis(args: ProxyArgs) -> Serving {
         let (workers, drain_timeout, log) = of_process(&args.service);
-        let (redis, tcp) = (Some(Box::new(args)), Vec::new());
-        Serving { redis, tcp, workers, drain_timeout, log, settings: Vec::new(), origin: None }
+        let pools = vec![Pool { name: None, args: Box::new(args), settings: Vec::new() }];
+        Serving { pools, tcp: Vec::new(), workers, drain_timeout, log, origin: None }
+    }
+
+    /// The same with the effective settings of the only pool.
+    pub(crate) fn with_settings(mut self, settings: Vec<Setting>) -> Serving {
+        self.pools.iter_mut().for_each(|pool| pool.settings.clone_from(&settings));
+        self
+    }
+
+    /// The arguments of the only pool, for a command that concerns one.
+    pub(crate) fn only_pool(self) -> Result<Box<ProxyArgs>, String> {
+        let names: Vec<String> = self.pools.iter().filter_map(|pool| pool.name.clone()).collect();
+        match <[Pool; 1]>::try_from(self.pools) {
+            Ok([pool]) => Ok(pool.args),
+            Err(pools) if pools.is_empty() => Err("the file has no listener for Redis's protocol".to_owned()),
+            Err(_) => Err(format!("the file has pools; name one with --pool=NAME: {}", names.join(", "))),
+        }
     }
 
     /// Bytes of one listener alone.
     pub(super) fn tcp(args: TcpArgs) -> Serving {
         let (workers, drain_timeout, log) = of_process(&args.service);
-        let (redis, tcp) = (None, vec![args]);
-        Serving { redis, tcp, workers, drain_timeout, log, settings: Vec::new(), origin: None }
+        Serving { pools: Vec::new(), tcp: vec![args], workers, drain_timeout, log, origin: None }
     }
 
     /// The error for a listener that cannot be opened.
@@ -50,24 +74,20 @@ impl Serving {
     /// The line that announces the listeners; `places` are all of them.
     pub(crate) fn announcement(&self, places: &[String]) -> String {
         let workers = self.workers;
-        let each = if self.tcp.len() + usize::from(self.redis.is_some()) > 1 { " each" } else { "" };
+        let each = if self.tcp.len() + self.pools.len() > 1 { " each" } else { "" };
         format!("listens on {} ({workers} worker{}{each})", places.join(", "), plural(workers))
     }
 
     /// A summary in the lines that a start prints.
     pub(crate) fn summary(&self) -> String {
         let (mut places, mut lines) = (Vec::new(), Vec::new());
-        if let Some(args) = &self.redis {
-            let ways = args.ways_in().unwrap_or_default();
+        for pool in &self.pools {
+            let ways = pool.args.ways_in().unwrap_or_default();
             places.extend(ways.iter().map(|way| {
                 let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
                 format!("{}{mode}", way.place)
             }));
-            let topology = args.topology();
-            lines.extend(topology.as_ref().map(|topology| args.describe(topology)).unwrap_or_default());
-            lines.push(args.reading.describe());
-            let remarks = topology.map(|topology| args.remarks(&topology)).unwrap_or_default();
-            lines.extend(remarks.into_iter().map(|remark| format!("note: {remark}")));
+            lines.extend(pool.summary());
         }
         for args in &self.tcp {
             let place = args.listen_addr().map_or_else(|error| error, |addr| addr.to_string());
@@ -77,6 +97,23 @@ impl Serving {
         lines.insert(0, self.announcement(&places));
         lines.join("\n")
     }
+}
+
+impl Pool {
+    /// A summary in the lines that a start prints.
+    fn summary(&self) -> Vec<String> {
+        let topology = self.args.topology();
+        let mut lines = topology.as_ref().map(|topology| self.args.describe(topology)).unwrap_or_default();
+        lines.push(self.args.reading.describe());
+        let remarks = topology.map(|topology| self.args.remarks(&topology)).unwrap_or_default();
+        lines.extend(remarks.into_iter().map(|remark| format!("note: {remark}")));
+        lines.iter().map(|line| of_pool(self.name.as_deref(), line)).collect()
+    }
+}
+
+/// A line about the pool `name`, if there are pools.
+pub(crate) fn of_pool(name: Option<&str>, line: &str) -> String {
+    name.map_or_else(|| line.to_owned(), |name| format!("pool {name}: {line}"))
 }
 
 fn of_process(args: &ServiceArgs) -> (usize, Duration, (tracing::Level, LogFormat)) {

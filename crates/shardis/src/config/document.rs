@@ -13,6 +13,9 @@ const BYTES_MAX: usize = 1 << 20;
 /// The key whose tables are listeners.
 const LISTENER: &str = "listener";
 
+/// The key whose tables are pools.
+const POOL: &str = "pool";
+
 /// Its text.
 #[derive(Debug)]
 pub(super) struct Document {
@@ -44,6 +47,17 @@ pub(super) struct Table<'a> {
 /// The content of a file.
 #[derive(Debug)]
 pub(super) struct Root<'a> {
+    /// All but the pools.
+    pub section: Section<'a>,
+    /// The tables `[[pool]]`.
+    pub pools: Vec<Section<'a>>,
+}
+
+/// The content of a file without pools, or of a pool.
+#[derive(Debug)]
+pub(super) struct Section<'a> {
+    /// Where it begins.
+    pub at: usize,
     /// Above all tables.
     pub pairs: Vec<Pair<'a>>,
     /// The tables of listeners.
@@ -81,27 +95,16 @@ impl Document {
         if !errors.is_empty() {
             return Err(self.syntax_faults(&errors));
         }
-        let (mut pairs, mut tables) = (Vec::new(), Vec::new());
-        for pair in self.pairs(root.into_inner()) {
-            let Pair { key, at, value, value_at } = pair;
-            match value {
-                DeValue::Array(elements) if key == LISTENER && !elements.is_empty() => {
-                    for element in elements {
-                        let value_at = element.span().start;
-                        match element.into_inner() {
-                            DeValue::Table(table) => {
-                                tables.push(Table { at: value_at, pairs: self.pairs(table) });
-                            }
-                            // As --listener says it.
-                            value => pairs.push(Pair { key: key.clone(), at, value, value_at }),
-                        }
-                    }
-                }
-                value => pairs.push(Pair { key, at, value, value_at }),
-            }
-        }
-        tables.sort_by_key(|table| table.at);
-        Ok(Root { pairs, tables })
+        let (pairs, pools) = split_tables(self.pairs(root.into_inner()), POOL);
+        let pools = pools.into_iter().map(|(at, table)| self.section(at, self.pairs(table))).collect();
+        Ok(Root { section: self.section(0, pairs), pools })
+    }
+
+    /// The section that begins at `at` and has `pairs`.
+    fn section<'a>(&self, at: usize, pairs: Vec<Pair<'a>>) -> Section<'a> {
+        let (pairs, tables) = split_tables(pairs, LISTENER);
+        let tables = tables.into_iter().map(|(at, table)| Table { at, pairs: self.pairs(table) }).collect();
+        Section { at, pairs, tables }
     }
 
     /// The line of the byte `at`.
@@ -171,6 +174,29 @@ impl Document {
         };
         format!("this is not TOML: {why}")
     }
+}
+
+/// The tables of the array `name`, by their places, and all other pairs. An element that is no table becomes a pair of its
+/// own.
+fn split_tables<'a>(all: Vec<Pair<'a>>, name: &str) -> (Vec<Pair<'a>>, Vec<(usize, DeTable<'a>)>) {
+    let (mut pairs, mut tables) = (Vec::new(), Vec::new());
+    for pair in all {
+        let Pair { key, at, value, value_at } = pair;
+        match value {
+            DeValue::Array(elements) if key == name && !elements.is_empty() => {
+                for element in elements {
+                    let value_at = element.span().start;
+                    match element.into_inner() {
+                        DeValue::Table(table) => tables.push((value_at, table)),
+                        value => pairs.push(Pair { key: key.clone(), at, value, value_at }),
+                    }
+                }
+            }
+            value => pairs.push(Pair { key, at, value, value_at }),
+        }
+    }
+    tables.sort_by_key(|(at, _)| *at);
+    (pairs, tables)
 }
 
 fn unreadable(error: &std::io::Error) -> String {

@@ -47,7 +47,7 @@ impl Entry {
 }
 
 /// Keys that no file may have: only the command line names the file.
-const NOT_IN_FILES: [&str; 1] = ["config"];
+const NOT_IN_FILES: [&str; 2] = ["config", "pool"];
 
 impl Flags {
     /// The flags of `command`; `list` names the place that lists all of them.
@@ -139,7 +139,7 @@ impl Flags {
 
     /// The fault of a key that no flag has.
     fn unknown(&self, key: &str) -> String {
-        if NOT_IN_FILES.contains(&key) {
+        if key == "config" {
             return format!("{key}: a file cannot name another file; write its keys here");
         }
         let shown = if is_plain(key) { key.to_owned() } else { format!("{key:?}") };
@@ -221,8 +221,10 @@ fn is_plain(key: &str) -> bool {
 /// The fault of a table that is no `[[listener]]`.
 fn no_table(key: &str) -> String {
     match key {
-        "listener" => "listener: write [[listener]], with two brackets on each side".to_owned(),
-        _ => format!("{key}: there is no such table; the only ones are [[listener]], and keys have no dots"),
+        "listener" | "pool" => format!("{key}: write [[{key}]], with two brackets on each side"),
+        _ => format!(
+            "{key}: there is no such table; the only ones are [[listener]], [[pool]] and [[pool.listener]], and keys have no dots"
+        ),
     }
 }
 

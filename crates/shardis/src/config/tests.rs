@@ -1,6 +1,7 @@
 //! Files and their results: valid ones, broken ones, and absurd ones.
 
 mod broken_files;
+mod pools;
 
 use super::*;
 use crate::listeners::Mode;
@@ -16,7 +17,7 @@ fn reading(text: &str, words: &[&str]) -> Result<Serving, String> {
 
 fn redis(text: &str, words: &[&str]) -> ProxyArgs {
     let serving = reading(text, words).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
-    *serving.redis.expect("there is a port of Redis")
+    *serving.only_pool().expect("there is a port of Redis")
 }
 
 /// The arguments from `words` of a command line.
@@ -25,7 +26,7 @@ fn of_words(words: &[&str]) -> ProxyArgs {
 }
 
 fn places(serving: &Serving) -> Vec<String> {
-    let ways = serving.redis.iter().flat_map(|args| args.ways_in().expect("valid"));
+    let ways = serving.pools.iter().flat_map(|pool| pool.args.ways_in().expect("valid"));
     let of_redis = ways.map(|way| {
         let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
         format!("{}{mode}", way.place)
@@ -249,10 +250,25 @@ proxy-protocol = true
 idle-timeout = 5
 "#;
 
+const WHOLE_OF_POOLS: &str = r#"
+workers = 2
+timeout = 30
+[[pool]]
+name = "a"
+nodes = ["10.0.0.1:6379:2 a", 'unix:/run/b.sock']
+port = 7001
+[[pool]]
+name = "b"
+cluster = "10.0.0.3:6379"
+[[pool.listener]]
+address = "unix:/run/c"
+"#;
+
 /// `SHARDIS_CONFIG_SEED=… cargo test -p shardis --bins whatever_a_file_has` repeats it.
 #[test]
 fn any_file_is_a_configuration_or_faults_with_places() {
     reading(WHOLE, &[]).expect("as it is, it is right");
+    reading(WHOLE_OF_POOLS, &[]).expect("as it is, it is right");
     let given = std::env::var("SHARDIS_CONFIG_SEED").ok().and_then(|seed| seed.parse().ok());
     let seed = given.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
@@ -262,8 +278,9 @@ fn any_file_is_a_configuration_or_faults_with_places() {
     let mut random = Prng::new(seed);
     let mut refused = 0;
     for _ in 0..4_000 {
-        let bytes = mutated(WHOLE.as_bytes(), &mut random);
-        if !bytes.windows(ADDRESS.len()).any(|window| window == ADDRESS) {
+        let whole = if random.one_in(2) { WHOLE_OF_POOLS } else { WHOLE };
+        let bytes = mutated(whole.as_bytes(), &mut random);
+        if whole == WHOLE && !bytes.windows(ADDRESS.len()).any(|window| window == ADDRESS) {
             continue;
         }
         let faults = match Document::new(bytes) {

@@ -59,11 +59,15 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "tls.port = 6390",
-        &["1:1: tls: there is no such table; the only ones are [[listener]], and keys have no dots"],
+        &[
+            "1:1: tls: there is no such table; the only ones are [[listener]], [[pool]] and [[pool.listener]], and keys have no dots",
+        ],
     ),
     (
         "[proxy]\nport = 1",
-        &["1:2: proxy: there is no such table; the only ones are [[listener]], and keys have no dots"],
+        &[
+            "1:2: proxy: there is no such table; the only ones are [[listener]], [[pool]] and [[pool.listener]], and keys have no dots",
+        ],
     ),
     (r#"config = "b.toml""#, &["1:1: config: a file cannot name another file; write its keys here"]),
     (
@@ -98,7 +102,9 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ("port = 2026-01-01", &["1:8: port: a date is not allowed; write port = 6380"]),
     (
         "port = {a = 1}",
-        &["1:1: port: there is no such table; the only ones are [[listener]], and keys have no dots"],
+        &[
+            "1:1: port: there is no such table; the only ones are [[listener]], [[pool]] and [[pool.listener]], and keys have no dots",
+        ],
     ),
     (r#"port = """#, &["1:8: port: the value is empty; leave the key out, or write port = 6380"]),
     ("nodes = []", &["1:9: nodes: the list is empty; leave the key out, or write its values"]),
