@@ -35,6 +35,7 @@ mod pops;
 mod process;
 mod pubsub;
 mod redirects;
+mod reload;
 mod replicas;
 mod scan;
 mod scripts;

@@ -20,7 +20,7 @@ pub trait Subject: Send + Sync {
     /// A line for each client, as CLIENT LIST shows it. A worker that is too busy to answer leaves its lines out.
     fn clients(&self) -> String;
     /// The effective settings; secrets are masked.
-    fn settings(&self) -> &[Setting];
+    fn settings(&self) -> Vec<Setting>;
     /// The last lines of the log.
     fn events(&self) -> Vec<Event>;
     /// The level of the log: error, warn, info or debug.

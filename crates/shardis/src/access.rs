@@ -47,7 +47,7 @@ impl fmt::Debug for Secret {
 }
 
 /// Source of the users.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Nothing: everybody may do everything.
     Nothing,

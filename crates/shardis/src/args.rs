@@ -103,7 +103,10 @@ impl Commands {
         match self {
             Commands::Proxy(args) => Task::Serve(Box::new(Serving::redis(*args))),
             Commands::Tcp(args) => Task::Serve(Box::new(Serving::tcp(args))),
-            Commands::Check(args) => Task::Check(args.file()),
+            Commands::Check(args) => {
+                let (file, against) = args.files();
+                Task::Check(file, against)
+            }
             Commands::Explain(args) => Task::Explain(args.proxy, args.request),
             Commands::Doctor(args) => Task::Doctor(args.proxy, args.json),
             Commands::Local(args) => Task::Local(args),
@@ -116,8 +119,10 @@ impl Commands {
 #[derive(Debug, Args)]
 #[command(after_help = "Example:
   shardis check /etc/shardis.toml && systemctl restart shardis
+  shardis check new.toml --against=/etc/shardis.toml     what SIGHUP would do
 
-The check listens nowhere, connects to no node and writes nothing. Exit code: 0 if the file is valid, 1 if not (docs/configuration.md)")]
+The check listens nowhere, connects to no node and writes nothing. Exit code: 0 if the file is valid, 1 if not, 3 if a change
+against the other file needs a restart (docs/configuration.md)")]
 struct CheckArgs {
     /// Configuration file, as for shardis proxy --config
     #[arg(value_name = "FILE", required_unless_present = "config")]
@@ -126,11 +131,16 @@ struct CheckArgs {
     /// Configuration file, by the flag of shardis proxy
     #[arg(long, value_name = "FILE", hide = true, conflicts_with = "file")]
     config: Option<PathBuf>,
+
+    /// Configuration file in use; the changes from it to FILE are shown, and whether each is live
+    #[arg(long, value_name = "OLD")]
+    against: Option<PathBuf>,
 }
 
 impl CheckArgs {
-    fn file(self) -> PathBuf {
-        self.file.or(self.config).expect("clap sees to it that there is one")
+    /// The file, and the one that it would take the place of.
+    fn files(self) -> (PathBuf, Option<PathBuf>) {
+        (self.file.or(self.config).expect("clap sees to it that there is one"), self.against)
     }
 }
 
@@ -174,8 +184,8 @@ struct DoctorArgs {
 pub(crate) enum Task {
     /// Serve clients.
     Serve(Box<Serving>),
-    /// Check a configuration file.
-    Check(PathBuf),
+    /// Check a configuration file, and compare it with another.
+    Check(PathBuf, Option<PathBuf>),
     /// Explain a request.
     Explain(Box<ProxyArgs>, Vec<OsString>),
     /// Ask all nodes, and print the findings, as JSON or text.
@@ -410,7 +420,7 @@ mod tests {
             match Cli::try_parse_from(std::iter::once("shardis").chain(words)).expect("valid").command {
                 Commands::Tcp(args) => format!("{args:?} {:?}", args.listen_addr()),
                 Commands::Proxy(args) => format!("{args:?}"),
-                Commands::Check(args) => format!("{:?}", args.file()),
+                Commands::Check(args) => format!("{:?}", args.files()),
                 Commands::Explain(args) => format!("{:?}", args.proxy),
                 Commands::Doctor(args) => format!("{:?}", args.proxy),
                 Commands::Local(args) => format!("{args:?}"),

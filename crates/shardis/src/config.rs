@@ -22,7 +22,7 @@ mod flags;
 mod listeners;
 mod pools;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 mod wording;
 
 use crate::args::listener::Place;
@@ -38,9 +38,7 @@ use faults::Fault;
 use flags::{Entry, Flags};
 use listeners::TcpListener;
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::ExitCode;
 use wording::Wording;
 
 pub(crate) use faults::Faults;
@@ -69,7 +67,8 @@ pub(crate) fn load(path: &Path, words: &[OsString], depth: Depth) -> Result<Serv
 fn read(path: &Path, document: &Document, words: &[OsString], depth: Depth) -> Result<Serving, Faults> {
     let mut reader = Reader::new(document, words);
     let serving = reader.read(depth);
-    let origin = Origin { path: path.to_owned(), text: document.text.clone(), places: reader.places };
+    let (path, words) = (path.to_owned(), words.to_vec());
+    let origin = Origin { path, words, text: document.text.clone(), places: reader.places };
     match serving {
         Some(serving) if reader.faults.is_empty() => Ok(Serving { origin: Some(origin), ..serving }),
         _ => Err(origin.faults(reader.faults)),
@@ -80,6 +79,8 @@ fn read(path: &Path, document: &Document, words: &[OsString], depth: Depth) -> R
 #[derive(Debug)]
 pub(crate) struct Origin {
     path: PathBuf,
+    /// The command line beside it.
+    words: Vec<OsString>,
     text: String,
     /// Where clients are to come.
     places: Vec<Claim>,
@@ -95,6 +96,11 @@ struct Claim {
 }
 
 impl Origin {
+    /// The services by the present text of the file.
+    pub(crate) fn read_again(&self) -> Result<Serving, Faults> {
+        load(&self.path, &self.words, Depth::Start)
+    }
+
     /// The error for a listener that cannot be opened.
     pub(crate) fn explain(&self, error: &CannotListen) -> String {
         let at = match error {
@@ -283,20 +289,9 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// `shardis check`: reports the faults of the file at `path`, or else the services that it describes.
-pub(crate) fn check(path: &Path) -> ExitCode {
-    // A closed stdout is no reason to fail.
-    match load(path, &[], Depth::Check) {
-        Ok(serving) => {
-            let summary = Wording::default().of_file(&serving.summary());
-            let _ = writeln!(std::io::stdout(), "{}: the configuration is valid\n{summary}", path.display());
-            ExitCode::SUCCESS
-        }
-        Err(faults) => {
-            let _ = writeln!(std::io::stderr(), "{faults}");
-            ExitCode::FAILURE
-        }
-    }
+/// The summary of `serving` in the words of a file.
+pub(crate) fn summary(serving: &Serving) -> String {
+    Wording::default().of_file(&serving.summary())
 }
 
 /// The flags in `words` of a command line, by their ids.

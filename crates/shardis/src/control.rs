@@ -7,11 +7,13 @@
 //!
 //! The control thread does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
+use crate::args::serving::Pool;
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::say;
 use crate::logging;
+use crate::reload::Changes;
 use crate::sharding::ShardingPlan;
 use crate::tcp::PassingPlan;
 use crate::team::Workers;
@@ -22,7 +24,7 @@ use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::io::{ErrorKind, Read};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use tracing::{info, warn};
+use tracing::{error, info, warn};
 
 const SIGNALS: Token = Token(0);
 const HANGUPS: Token = Token(1);
@@ -36,6 +38,9 @@ const LOG_PERIOD: Duration = Duration::from_millis(100);
 
 /// Shortest time between two log lines about failed accepts.
 const PAUSED_TOLD_EVERY: Duration = Duration::from_secs(10);
+
+/// Advice about a configuration that is not used.
+const KEPT: &str = "the old configuration stays in use";
 
 /// A service before it runs.
 pub(crate) trait Plan {
@@ -55,8 +60,8 @@ pub(crate) trait Service {
     fn give(&mut self, newcomer: Newcomer, listener: usize);
     /// Does periodic work: the log, control jobs of workers. Called ten times a second or more.
     fn turn(&mut self);
-    /// Reads files again. False if there are none.
-    fn reload(&mut self) -> bool;
+    /// Follows `pool`, the configuration of a pool, and reads its files again. False if there are none.
+    fn reload(&mut self, pool: Option<&Pool>) -> bool;
     /// Lets workers finish requests in flight, and end.
     fn drain(&self);
     /// Its workers.
@@ -64,7 +69,7 @@ pub(crate) trait Service {
 }
 
 /// Serves until a signal stops it.
-pub(crate) fn run(serving: &Serving) -> Result<()> {
+pub(crate) fn run(serving: Serving) -> Result<()> {
     logging::start(serving.log.0, serving.log.1).context("the thread that writes the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
     for pool in &serving.pools {
@@ -83,15 +88,15 @@ pub(crate) fn run(serving: &Serving) -> Result<()> {
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
     // A signal may come as soon as the log says that shardis listens.
-    let mut control = Control::new(doors)?;
-    say(&format!("shardis {} {}", VERSION, serving.announcement(&places)));
+    let mut control = Control::new(serving, doors)?;
+    say(&format!("shardis {} {}", VERSION, control.serving.announcement(&places)));
     plans.iter().for_each(|plan| plan.describe());
 
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.waker)?);
     }
     control.serve()?;
-    control.drain(serving.drain_timeout);
+    control.drain();
     Ok(())
 }
 
@@ -111,6 +116,8 @@ struct Door {
 
 /// The control thread's state.
 struct Control {
+    /// The configuration that holds.
+    serving: Serving,
     poll: Poll,
     /// Woken by workers that end.
     waker: Arc<Waker>,
@@ -129,7 +136,7 @@ struct Control {
 
 impl Control {
     /// Listens for clients and signals, without accepting any yet.
-    fn new(mut doors: Vec<Door>) -> Result<Control> {
+    fn new(serving: Serving, mut doors: Vec<Door>) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, door) in doors.iter_mut().enumerate() {
             door.listener.register(poll.registry(), Token(LISTENERS + index))?;
@@ -139,6 +146,7 @@ impl Control {
         let unused = signal_pipe(&poll, &[SIGUSR1, SIGUSR2], UNUSED)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         Ok(Control {
+            serving,
             poll,
             waker,
             doors,
@@ -226,15 +234,53 @@ impl Control {
         }
     }
 
+    /// Reads the configuration again, and the files that it names. Either all of it takes effect, or nothing.
     fn reload(&mut self) {
-        let has_files: Vec<bool> = self.services.iter_mut().map(|service| service.reload()).collect();
-        if !has_files.contains(&true) {
-            info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped");
+        match self.serving.read_again() {
+            None if self.reload_files() => {}
+            None => info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped"),
+            Some(Ok(serving)) => self.follow(serving),
+            Some(Err(faults)) => {
+                for reason in faults.lines() {
+                    error!(reason, hint = KEPT, "reload refused");
+                }
+            }
         }
     }
 
+    /// Follows the configuration `serving`, if no change needs a restart.
+    fn follow(&mut self, serving: Serving) {
+        let changes = Changes::between(&self.serving, &serving);
+        let obstacles = changes.obstacles();
+        for reason in &obstacles {
+            error!(reason, hint = KEPT, "reload refused");
+        }
+        if !obstacles.is_empty() {
+            return;
+        }
+        if serving.log.0 != self.serving.log.0 {
+            logging::set_level(serving.log.0.as_str());
+        }
+        self.serving = serving;
+        if !changes.is_empty() {
+            info!(changes = changes.keys(), "configuration reloaded");
+        }
+        if !self.reload_files() && changes.is_empty() {
+            info!(reason = "the file has no changes", hint = "SIGTERM ends shardis", "reload skipped");
+        }
+    }
+
+    /// Has each service follow its pool and read its files. Returns whether there are files.
+    fn reload_files(&mut self) -> bool {
+        let pools = self.serving.pools.iter().map(Some).chain(std::iter::repeat(None));
+        let services = self.services.iter_mut().zip(pools);
+        let has_files: Vec<bool> = services.map(|(service, pool)| service.reload(pool)).collect();
+        has_files.contains(&true)
+    }
+
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.
-    fn drain(mut self, timeout: Duration) {
+    fn drain(mut self) {
+        let timeout = self.serving.drain_timeout;
         info!(hint = "a second signal ends at once", "drain started");
         self.doors.clear();
         self.services.iter().for_each(|service| service.drain());

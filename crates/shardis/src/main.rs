@@ -26,6 +26,7 @@ mod access;
 mod allocator;
 mod args;
 mod batching;
+mod check;
 mod config;
 mod control;
 mod descriptors;
@@ -42,6 +43,7 @@ mod logging;
 mod merged_log;
 mod reading;
 mod refused;
+mod reload;
 mod resolver;
 mod sharding;
 mod subject;
@@ -77,14 +79,14 @@ fn main() -> ExitCode {
         Ok(task) => task,
         Err(exit) => return exit,
     };
-    let outcome = match &task {
-        Task::Serve(serving) => control::run(serving).map(|()| ExitCode::SUCCESS),
-        Task::Check(file) => Ok(config::check(file)),
-        Task::Explain(args, request) => explain::run(args, request),
-        Task::Doctor(args, as_json) => doctor::run(args, *as_json),
-        Task::Local(args) => local::run(args),
-        Task::Top(args) => top::run(args),
-        Task::DieWithParent(args) => local::die_with_parent::run(args).map(|()| ExitCode::SUCCESS),
+    let outcome = match task {
+        Task::Serve(serving) => control::run(*serving).map(|()| ExitCode::SUCCESS),
+        Task::Check(file, against) => Ok(check::run(&file, against.as_deref())),
+        Task::Explain(args, request) => explain::run(&args, &request),
+        Task::Doctor(args, as_json) => doctor::run(&args, as_json),
+        Task::Local(args) => local::run(&args),
+        Task::Top(args) => top::run(&args),
+        Task::DieWithParent(args) => local::die_with_parent::run(&args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();
     match outcome {

@@ -13,10 +13,11 @@ use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
 use crate::refused::Refused;
+use crate::reload;
 use crate::resolver;
 use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
-use crate::transport::{NodeTls, TransportArgs};
+use crate::transport::NodeTls;
 use crate::usage;
 use crate::wall_clock::{self, WallClock};
 use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
@@ -24,10 +25,12 @@ use admin::{Guard, Setting};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
-use proxy::{Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Settings, Task, Usage};
+use proxy::{
+    Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage,
+};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 use store::Scratch;
 use topology::Topology;
@@ -268,12 +271,13 @@ impl Plan for ShardingPlan {
         }
         discovery.map(DiscoveryThread::start).transpose()?;
         let is_draining = Arc::new(AtomicBool::new(false));
+        let shown_settings = Arc::new(RwLock::new(self.settings.clone()));
         if let Some(listener) = self.admin.take() {
             let subject = Served {
                 board: Arc::clone(&board),
                 mailboxes: mailboxes.get().cloned().unwrap_or_default(),
                 signs,
-                settings: std::mem::take(&mut self.settings),
+                settings: Arc::clone(&shown_settings),
                 started_us: self.epoch_us,
                 is_draining: Arc::clone(&is_draining),
             };
@@ -281,8 +285,12 @@ impl Plan for ShardingPlan {
         }
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
-            access: self.args.users(),
-            transport: self.args.transport,
+            followed: Followed {
+                pool: Pool { name: self.name.clone(), args: Box::new(self.args), settings: self.settings },
+                settings: shown_settings,
+                topology: self.topology,
+                granted_max: clients_max,
+            },
             entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
             is_tls: self.is_tls,
             node_tls: self.node_tls,
@@ -293,7 +301,6 @@ impl Plan for ShardingPlan {
             merged_log: MergedLog::default(),
             news,
             board,
-            clients_max,
             refused: Refused::default(),
             denied: Refused::default(),
             measure_at: Instant::now(),
@@ -307,8 +314,7 @@ impl Plan for ShardingPlan {
 
 /// Workers that serve, as the control thread sees them.
 pub(crate) struct Sharding {
-    access: Source,
-    transport: TransportArgs,
+    followed: Followed,
     /// The first steps of clients with TLS or with a PROXY header.
     entry: Entry,
     /// Whether clients of each listener speak TLS.
@@ -322,7 +328,6 @@ pub(crate) struct Sharding {
     /// Messages of the discovery.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
-    clients_max: usize,
     /// Clients without a place, and clients that protected mode denied.
     refused: Refused,
     denied: Refused,
@@ -334,6 +339,30 @@ pub(crate) struct Sharding {
     is_draining: Arc<AtomicBool>,
     /// The pool in lines of the log.
     span: Span,
+}
+
+/// The configuration that the workers follow.
+struct Followed {
+    pool: Pool,
+    /// As the admin listener shows them.
+    settings: Arc<RwLock<Vec<Setting>>>,
+    /// The nodes of the configuration, unless they are discovered.
+    topology: Arc<Topology>,
+    /// Clients for which there are descriptors.
+    granted_max: usize,
+}
+
+impl Followed {
+    /// Takes `pool` over, and returns its predecessor.
+    fn adopt(&mut self, pool: &Pool) -> Pool {
+        pool.settings.clone_into(&mut self.settings.write().unwrap_or_else(PoisonError::into_inner));
+        std::mem::replace(&mut self.pool, pool.clone())
+    }
+
+    /// The limit of clients of all workers.
+    fn clients_max(&self) -> usize {
+        self.granted_max.min(self.pool.args.service.maxclients)
+    }
 }
 
 impl Service for Sharding {
@@ -364,25 +393,26 @@ impl Service for Sharding {
         self.team.watch(None);
     }
 
-    /// Users and certificates. An invalid file changes nothing.
-    fn reload(&mut self) -> bool {
+    /// Settings, nodes, users and certificates. An invalid file changes nothing.
+    fn reload(&mut self, pool: Option<&Pool>) -> bool {
         let span = self.span.clone();
         let _in_pool = span.enter();
-        if self.access.is_file() {
+        if let Some(pool) = pool {
+            self.follow(pool);
+        }
+        let (is_file, has_files) = (self.access().is_file(), self.followed.pool.args.transport.has_files());
+        if is_file {
             self.reload_users();
         }
-        if self.transport.has_files() {
+        if has_files {
             self.reload_certificates();
         }
-        self.access.is_file() || self.transport.has_files()
+        is_file || has_files
     }
 
     fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
-        for mailbox in self.team.mailboxes() {
-            // A worker that has stopped has nothing to drain.
-            let _ = mailbox.send(Message::Drain);
-        }
+        self.tell_workers(|| Message::Drain);
     }
 
     fn workers(&self) -> &dyn Workers {
@@ -391,9 +421,60 @@ impl Service for Sharding {
 }
 
 impl Sharding {
+    /// Follows the configuration `pool`, of which no change needs a restart.
+    fn follow(&mut self, pool: &Pool) {
+        let before = self.followed.adopt(pool);
+        let (maxclients, wanted) = (self.followed.clients_max(), pool.args.service.maxclients);
+        if maxclients < wanted && wanted != before.args.service.maxclients {
+            let reason = "file descriptors are set aside at the start";
+            warn!(maxclients, wanted, reason, "client limit lowered");
+        }
+        let args = &self.followed.pool.args;
+        let settings = Arc::new(Reloaded {
+            limits: args.limits(self.followed.clients_max(), args.service.workers()),
+            allow_admin: args.allow_admin,
+            cross_shard: args.cross_shard,
+            slowlog: args.admin.slowlog.slowlog(),
+            protected_mode: args.is_protected(),
+        });
+        self.tell_workers(|| Message::Settings(Arc::clone(&settings)));
+        let nodes = |pool: &Pool| pool.args.spec().map(|spec| spec.nodes);
+        if nodes(&before) != nodes(pool) {
+            self.follow_nodes();
+        }
+        let access = self.access();
+        if before.args.users() != access && !access.is_file() {
+            self.reload_users();
+        }
+    }
+
+    /// Gives all workers the nodes of the configuration.
+    fn follow_nodes(&mut self) {
+        match reload::with_nodes_of(&self.followed.pool, &self.followed.topology) {
+            Ok(topology) => {
+                self.followed.topology = Arc::new(topology);
+                let topology = Arc::clone(&self.followed.topology);
+                info!(epoch = topology.epoch(), nodes = topology.nodes().len(), "nodes reloaded");
+                self.tell_workers(|| Message::Topology(Arc::clone(&topology)));
+            }
+            Err(error) => error!(error, hint = "the old ones stay in use", "node reload failed"),
+        }
+    }
+
+    fn tell_workers(&self, message: impl Fn() -> Message) {
+        for mailbox in self.team.mailboxes() {
+            // A worker that has stopped takes no messages.
+            let _ = mailbox.send(message());
+        }
+    }
+
+    fn access(&self) -> Source {
+        self.followed.pool.args.users()
+    }
+
     /// Reads the certificates again, for connections to come.
     fn reload_certificates(&mut self) {
-        match self.transport.load() {
+        match self.followed.pool.args.transport.load() {
             Ok(certificates) => {
                 if let Some(node_tls) = &self.node_tls {
                     node_tls.exchange(&certificates);
@@ -433,7 +514,7 @@ impl Sharding {
         self.denied.note_total(counters.clients_denied);
         self.refused.note_total(counters.clients_refused - counters.clients_denied);
         if let Some(clients) = self.refused.poll(now) {
-            warn!(clients, maxclients = self.clients_max, "clients refused");
+            warn!(clients, maxclients = self.followed.clients_max(), "clients refused");
         }
         if let Some(clients) = self.denied.poll(now) {
             let reason = "protected mode: clients of other machines need a password";
@@ -462,10 +543,7 @@ impl Sharding {
         match self.load_users() {
             Ok(users) => {
                 info!(users = users.iter().len(), "users reloaded");
-                for mailbox in self.team.mailboxes() {
-                    // A worker that has stopped has no clients.
-                    let _ = mailbox.send(Message::Users(Arc::clone(&users)));
-                }
+                self.tell_workers(|| Message::Users(Arc::clone(&users)));
             }
             Err(error) => error!(error, hint = "the old ones stay in use", "user reload failed"),
         }
@@ -493,7 +571,7 @@ impl Sharding {
     /// Writes the users to their file. Returns whether that succeeded; the log has the error.
     fn save_users(&self) -> bool {
         let users = self.registry.users();
-        let saved = self.access.save(&users);
+        let saved = self.access().save(&users);
         match &saved {
             Ok(()) => info!(users = users.iter().len(), "users saved"),
             Err(error) => error!(error, hint = "the ACL file is unchanged", "user save failed"),
@@ -502,8 +580,9 @@ impl Sharding {
     }
 
     fn load_users(&self) -> Result<Arc<Users>, String> {
-        let users = self.access.users()?;
-        if let Some(warning) = self.access.warning(&users) {
+        let access = self.access();
+        let users = access.users()?;
+        if let Some(warning) = access.warning(&users) {
             warn!(reason = warning, "access open");
         }
         Ok(self.registry.replace(users))

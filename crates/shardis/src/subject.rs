@@ -7,7 +7,7 @@ use crate::{events, logging};
 use admin::{Event, Setting, Subject, WorkerFacts};
 use proxy::Board;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
 
 /// Time in which workers tell their clients. One that is in a long turn is left out.
@@ -19,7 +19,7 @@ pub(crate) struct Served {
     pub mailboxes: Vec<Mailbox>,
     /// Of the workers, by their numbers.
     pub signs: Vec<Signs>,
-    pub settings: Vec<Setting>,
+    pub settings: Arc<RwLock<Vec<Setting>>>,
     pub started_us: u64,
     pub is_draining: Arc<AtomicBool>,
 }
@@ -64,8 +64,8 @@ impl Subject for Served {
         all
     }
 
-    fn settings(&self) -> &[Setting] {
-        &self.settings
+    fn settings(&self) -> Vec<Setting> {
+        self.settings.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     fn events(&self) -> Vec<Event> {

@@ -9,7 +9,7 @@ use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
 use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Target, Verdict, canonical};
-use proxy::{Action, Arrival, ControlJob, Event, Mail, Notice, Proxy};
+use proxy::{Action, Arrival, ControlJob, Event, Mail, Notice, Proxy, Reloaded};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
@@ -58,6 +58,8 @@ pub(crate) enum Message {
     Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
+    /// There are other settings.
+    Settings(Arc<Reloaded>),
     /// The result of reading the ACL file: the users, or the fault of the file.
     Loaded(ControlJob, Result<Arc<Users>, String>),
     /// The users were written to their file, or not, as a client of this worker requested.
@@ -500,6 +502,10 @@ impl Worker {
                 Message::Users(users) => {
                     self.proxy.handle_users(&users, now);
                     // As above: clients may have been closed.
+                    self.perform(now);
+                }
+                Message::Settings(settings) => {
+                    proxy::adopt_settings(&mut self.proxy, &settings, now);
                     self.perform(now);
                 }
                 Message::Loaded(job, outcome) => self.proxy.handle_loaded(job, outcome, now),

@@ -148,9 +148,14 @@ impl Topology {
     /// The same keys in the same shards, some of them on other nodes as of `epoch`. `shards` are found by their names, and
     /// shards that are not named stay unchanged.
     pub fn succeed(&self, epoch: u64, shards: &[ShardSpec]) -> Result<Topology, TopologyError> {
+        self.with_nodes(epoch, shards).map(Topology::to_be_followed)
+    }
+
+    /// As [`Topology::succeed`], for nodes that an operator names: nobody discovers others.
+    pub fn with_nodes(&self, epoch: u64, shards: &[ShardSpec]) -> Result<Topology, TopologyError> {
         let members = self.members.replaced_by(epoch, shards)?;
         let keyless = keyless(&members);
-        Ok(Topology { epoch, members, is_discovered: true, keyless, ..self.clone() })
+        Ok(Topology { epoch, members, keyless, ..self.clone() })
     }
 
     /// The same shards, of which those in `out` own no keys as of `epoch`. Their keys fall to the others just as if the nodes

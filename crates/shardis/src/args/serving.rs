@@ -1,7 +1,7 @@
 //! Services of a process: requests of Redis, bytes, or both.
 
 use super::{LogFormat, ProxyArgs, ServiceArgs};
-use crate::config::Origin;
+use crate::config::{Faults, Origin};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Mode};
 use crate::tcp::TcpArgs;
@@ -64,6 +64,11 @@ impl Serving {
     pub(super) fn tcp(args: TcpArgs) -> Serving {
         let (workers, drain_timeout, log) = of_process(&args.service);
         Serving { pools: Vec::new(), tcp: vec![args], workers, drain_timeout, log, origin: None }
+    }
+
+    /// The services by the present text of the configuration file; `None` without one.
+    pub(crate) fn read_again(&self) -> Option<Result<Serving, Faults>> {
+        self.origin.as_ref().map(Origin::read_again)
     }
 
     /// The error for a listener that cannot be opened.

@@ -15,6 +15,11 @@ fn reading(text: &str, words: &[&str]) -> Result<Serving, String> {
     read(Path::new("F"), &document, &words, Depth::Check).map_err(|faults| faults.to_string())
 }
 
+/// The services of the file `text`, which is valid.
+pub(crate) fn serving(text: &str) -> Serving {
+    reading(text, &[]).unwrap_or_else(|faults| panic!("{text}\n{faults}"))
+}
+
 fn redis(text: &str, words: &[&str]) -> ProxyArgs {
     let serving = reading(text, words).unwrap_or_else(|faults| panic!("{text}\n{faults}"));
     *serving.only_pool().expect("there is a port of Redis")

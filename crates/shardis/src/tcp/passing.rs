@@ -3,6 +3,7 @@
 use super::arguments::TcpArgs;
 use super::targets::Targets;
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
+use crate::args::serving::Pool;
 use crate::control::{Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::listeners::{CannotListen, Listener, Newcomer};
@@ -119,7 +120,7 @@ impl Service for Passing {
         }
     }
 
-    fn reload(&mut self) -> bool {
+    fn reload(&mut self, _: Option<&Pool>) -> bool {
         false
     }
 

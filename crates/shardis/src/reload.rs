@@ -1,0 +1,290 @@
+//! Changes from one configuration to the next while the process runs. Some are live, the others need a restart.
+//!
+//! ```text
+//!   SIGHUP ─► the file is read again ─► faults?        ─► nothing changes
+//!                                   └─► Changes ─► a change needs a restart? ─► nothing changes
+//!                                           └─► each service follows its pool
+//! ```
+//!
+//! A change is live if a worker can follow it between two requests. A list of nodes is live if each key stays in its shard: shards
+//! keep their names, order and weights, and get other nodes. Any other list of nodes would look for keys where they are not.
+
+use crate::args::Serving;
+use crate::args::serving::Pool;
+use std::fmt;
+use topology::{ShardSpec, Topology};
+
+/// Flags whose values may change while shardis serves.
+const LIVE: [&str; 22] = [
+    "timeout",
+    "maxclients",
+    "connect-timeout-ms",
+    "request-timeout-ms",
+    "cross-shard",
+    "cross-shard-bytes-max",
+    "allow-admin",
+    "protected-mode",
+    "slowlog-log-slower-than",
+    "slowlog-max-len",
+    "slowlog-sample",
+    "requirepass",
+    "requirepass-file",
+    "acl-file",
+    "tls-cert-file",
+    "tls-key-file",
+    "tls-ca-cert-file",
+    "tls-auth-clients",
+    "node-tls-ca-cert-file",
+    "log-level",
+    "drain-timeout",
+    "pool",
+];
+
+/// Keys of the sample by which moves are told, about 1 in 1,000.
+const SAMPLE: u32 = 10_000;
+
+/// The differences between two configurations.
+#[derive(Debug, Default)]
+pub(crate) struct Changes {
+    all: Vec<Change>,
+}
+
+/// One difference.
+#[derive(Debug, PartialEq, Eq)]
+struct Change {
+    /// The pool, if it has a name.
+    pool: Option<String>,
+    /// The flag, without its dashes.
+    key: String,
+    before: String,
+    after: String,
+    effect: Effect,
+}
+
+/// The effect of a change.
+#[derive(Debug, PartialEq, Eq)]
+enum Effect {
+    /// At once.
+    Live,
+    /// By a restart alone, for this reason.
+    Restart(String),
+}
+
+impl Changes {
+    /// The way from `before` to `after`.
+    pub(crate) fn between(before: &Serving, after: &Serving) -> Changes {
+        let mut changes = Changes::default();
+        let names = |serving: &Serving| -> Vec<Option<String>> {
+            serving.pools.iter().map(|pool| pool.name.clone()).collect()
+        };
+        if names(before) != names(after) {
+            changes.restart(
+                "pool",
+                &listed(&names(before)),
+                &listed(&names(after)),
+                "threads begin at the start",
+            );
+            return changes;
+        }
+        let of_tcp = |serving: &Serving| -> Vec<String> {
+            serving.tcp.iter().map(|args| format!("{args:?}")).collect()
+        };
+        if of_tcp(before) != of_tcp(after) {
+            let count = |serving: &Serving| format!("{} of mode tcp", serving.tcp.len());
+            changes.restart(
+                "listener",
+                &count(before),
+                &count(after),
+                "bytes are passed on as the start said",
+            );
+        }
+        for (before, after) in before.pools.iter().zip(&after.pools) {
+            changes.compare(before, after);
+        }
+        changes
+    }
+
+    /// Whether nothing changes.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.all.is_empty()
+    }
+
+    /// The flags whose changes need a restart, with the reasons; empty if there are none.
+    pub(crate) fn obstacles(&self) -> Vec<String> {
+        let why = |change: &Change| match &change.effect {
+            Effect::Live => None,
+            Effect::Restart(why) => Some(format!("{}: {why}", change.name())),
+        };
+        self.all.iter().filter_map(why).collect()
+    }
+
+    /// The names of the changed flags.
+    pub(crate) fn keys(&self) -> String {
+        self.all.iter().map(Change::name).collect::<Vec<_>>().join(",")
+    }
+
+    fn restart(&mut self, key: &str, before: &str, after: &str, why: &str) {
+        let (before, after) = (before.to_owned(), after.to_owned());
+        let effect = Effect::Restart(why.to_owned());
+        self.all.push(Change { pool: None, key: key.to_owned(), before, after, effect });
+    }
+
+    fn compare(&mut self, before: &Pool, after: &Pool) {
+        for (old, new) in before.settings.iter().zip(&after.settings) {
+            if old.value == new.value {
+                continue;
+            }
+            let effect = match old.name.as_str() {
+                "nodes" => effect_of_nodes(before, after),
+                name if LIVE.contains(&name) => Effect::Live,
+                _ => Effect::Restart("the start alone reads this key".to_owned()),
+            };
+            self.all.push(Change {
+                pool: before.name.clone(),
+                key: old.name.clone(),
+                before: old.value.clone(),
+                after: new.value.clone(),
+                effect,
+            });
+        }
+        let has_password =
+            |change: &Change| change.key.starts_with("requirepass") || change.key == "acl-file";
+        if before.args.users() != after.args.users() && !self.all.iter().any(has_password) {
+            // Settings do not show secrets, so two of them look alike.
+            let (pool, key) = (before.name.clone(), "requirepass".to_owned());
+            let hidden = || "(secret)".to_owned();
+            self.all.push(Change { pool, key, before: hidden(), after: hidden(), effect: Effect::Live });
+        }
+    }
+}
+
+impl Change {
+    fn name(&self) -> String {
+        match &self.pool {
+            Some(pool) => format!("{pool}.{}", self.key),
+            None => self.key.clone(),
+        }
+    }
+}
+
+/// A line for each change.
+impl fmt::Display for Changes {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for change in &self.all {
+            let shown = |value: &str| if value.is_empty() { "(none)".to_owned() } else { value.to_owned() };
+            let (name, before, after) = (change.name(), shown(&change.before), shown(&change.after));
+            match &change.effect {
+                Effect::Live => writeln!(out, "{name}: {before} -> {after}, live")?,
+                Effect::Restart(why) => {
+                    writeln!(out, "{name}: {before} -> {after}, needs a restart: {why}")?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+fn listed(names: &[Option<String>]) -> String {
+    names.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(",")
+}
+
+/// The effect of another list of nodes.
+fn effect_of_nodes(before: &Pool, after: &Pool) -> Effect {
+    let (Ok(old), Ok(new)) = (before.args.topology(), after.args.topology()) else {
+        return Effect::Restart("nodes are discovered from the start on".to_owned());
+    };
+    let shards = |topology: &Topology| -> Vec<(String, u32)> {
+        topology.shards().iter().map(|shard| (shard.name.clone(), shard.weight)).collect()
+    };
+    if before.args.reading.ejecting().is_some() {
+        return Effect::Restart("with on-node-down = \"remap\" each worker has its own list".to_owned());
+    }
+    match shards(&old) == shards(&new) {
+        true => Effect::Live,
+        false => Effect::Restart(format!(
+            "{} % of the keys would be looked for in other shards; shards that keep their names may change their nodes",
+            moved_percent(&old, &new)
+        )),
+    }
+}
+
+/// The share of keys whose shard has another name or place in `after`.
+fn moved_percent(before: &Topology, after: &Topology) -> u32 {
+    let is_moved = |number: &u32| {
+        let key = format!("key:{number}");
+        let name_in = |topology: &Topology| topology.shard(topology.shard_of(key.as_bytes())).name.clone();
+        name_in(before) != name_in(after)
+    };
+    let moved = (0..SAMPLE).filter(is_moved).count() as u32;
+    (moved * 100).div_ceil(SAMPLE)
+}
+
+/// The nodes of `args` for the shards of `present`, in the next epoch.
+pub(crate) fn with_nodes_of(pool: &Pool, present: &Topology) -> Result<Topology, String> {
+    let nodes = pool.args.spec()?.nodes;
+    let shards: Vec<ShardSpec> = nodes
+        .into_iter()
+        .map(|mut node| {
+            let replicas = std::mem::take(&mut node.replicas);
+            ShardSpec { name: node.label(), primary: Some(node), replicas, slots: Vec::new() }
+        })
+        .collect();
+    present.with_nodes(present.epoch() + 1, &shards).map_err(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::serving;
+
+    fn changes(before: &str, after: &str) -> String {
+        Changes::between(&serving(before), &serving(after)).to_string()
+    }
+
+    #[test]
+    fn changed_flags_are_live_or_need_a_restart() {
+        assert_eq!(changes("timeout = 5", "timeout = 5"), "");
+        assert_eq!(changes("timeout = 5", ""), "timeout: 5 -> (none), live\n");
+        assert_eq!(
+            changes("workers = 1", "workers = 2\nallow-admin = true"),
+            "workers: 1 -> 2, needs a restart: the start alone reads this key\nallow-admin: false -> true, live\n"
+        );
+    }
+
+    #[test]
+    fn secrets_are_compared_and_not_shown() {
+        let changed = changes("requirepass = 'one'", "requirepass = 'two'");
+        assert_eq!(changed, "requirepass: (secret) -> (secret), live\n");
+    }
+
+    #[test]
+    fn nodes_may_change_if_their_shards_stay() {
+        let live = changes("nodes = ['a:1 x', 'b:1 y']", "nodes = ['c:1 x|d:1', 'b:1 y']");
+        assert!(live.ends_with(", live\n"), "{live}");
+        let replica = changes("nodes = ['a:1', 'b:1']", "nodes = ['a:1|c:1', 'b:1']");
+        assert!(replica.ends_with(", live\n"), "{replica}");
+        for after in ["nodes = ['a:1 x']", "nodes = ['b:1 y', 'a:1 x']", "nodes = ['a:1:2 x', 'b:1 y']"] {
+            let text = changes("nodes = ['a:1 x', 'b:1 y']", after);
+            assert!(text.contains("needs a restart: "), "{after}: {text}");
+            assert!(text.contains(" % of the keys would be looked for in other shards"), "{after}: {text}");
+        }
+    }
+
+    #[test]
+    fn changes_of_pools_name_the_pool() {
+        let pools = |timeout: u32| {
+            format!("[[pool]]\nname = 'a'\nport = 1\n[[pool]]\nname = 'b'\nport = 2\ntimeout = {timeout}\n")
+        };
+        assert_eq!(changes(&pools(1), &pools(2)), "b.timeout: 1 -> 2, live\n");
+        let fewer = changes(&pools(1), "[[pool]]\nname = 'a'\nport = 1\n");
+        assert_eq!(fewer, "pool: a,b -> a, needs a restart: threads begin at the start\n");
+    }
+
+    #[test]
+    fn every_live_name_is_a_flag() {
+        let settings = &serving("").pools[0].settings;
+        for name in LIVE {
+            assert!(settings.iter().any(|setting| setting.name == name), "{name}");
+        }
+    }
+}

@@ -1,0 +1,154 @@
+//! SIGHUP: the configuration is read again, and all of it takes effect or nothing.
+
+use crate::harness::certificates::Directory;
+use crate::harness::client::Client;
+use crate::harness::processes::{Process, free_ports, run, shardis, shardis_binary};
+use crate::harness::{RedisServer, poll_until};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// A process with a configuration file over two nodes, and a third one.
+struct Reloads {
+    process: Process,
+    nodes: [RedisServer; 3],
+    port: u16,
+    directory: Directory,
+    path: String,
+}
+
+impl Reloads {
+    fn start() -> Reloads {
+        let nodes = [RedisServer::start(), RedisServer::start(), RedisServer::start()];
+        let (port, directory) = (free_ports(1)[0], Directory::new());
+        let text = text(port, [nodes[0].port, nodes[1].port], "");
+        let path = directory.write("shardis.toml", &text);
+        let process = Process::spawn(shardis(&[&format!("--config={path}")]), "shardis proxy");
+        let reloads = Reloads { process, nodes, port, directory, path };
+        reloads.expect_log(" listens on ");
+        reloads
+    }
+
+    fn expect_log(&self, text: &str) {
+        poll_until(text, || self.process.output().contains(text).then_some(()));
+    }
+
+    /// Sends SIGHUP with another file, over the nodes of these places and with more keys, until the log has one more line
+    /// with `line`.
+    fn reload(&self, nodes: [usize; 2], more: &str, line: &str) {
+        let lines = || self.process.output().matches(line).count();
+        let before = lines();
+        self.directory.write("shardis.toml", &text(self.port, nodes.map(|node| self.nodes[node].port), more));
+        self.process.signal("HUP");
+        poll_until(line, || (lines() > before).then_some(()));
+    }
+}
+
+fn text(port: u16, nodes: [u16; 2], more: &str) -> String {
+    let [a, b] = nodes;
+    format!(
+        "port = {port}\nworkers = 2\nrequest-timeout-ms = 10_000\nconnect-timeout-ms = 10_000\n\
+         nodes = [\"127.0.0.1:{a} first\", \"127.0.0.1:{b} second\"]\n{more}\n"
+    )
+}
+
+#[test]
+fn hang_up_applies_live_settings_to_connected_clients() {
+    let reloads = Reloads::start();
+    let mut client = Client::connect(reloads.port);
+    assert_eq!(client.ask("CONFIG GET timeout"), "*2\\r\\n$7\\r\\ntimeout\\r\\n$1\\r\\n0\\r\\n");
+    assert!(client.ask("BGSAVE").starts_with("-ERR"));
+    reloads.reload([0, 1], "timeout = 7\nallow-admin = true\nmaxclients = 1", "configuration reloaded");
+    reloads.expect_log("changes=\"maxclients,timeout,allow-admin\"");
+    poll_until("the worker follows", || {
+        Client::connect(reloads.port).ask("PING").contains("max number of clients").then_some(())
+    });
+    reloads.reload([0, 1], "", "configuration reloaded");
+    poll_until("others come in again", || {
+        (Client::connect(reloads.port).ask("PING") == "+PONG\\r\\n").then_some(())
+    });
+}
+
+#[test]
+fn reloads_under_load_change_nodes_and_fail_no_request() {
+    const RELOADS: usize = 30;
+    let reloads = Reloads::start();
+    let done = AtomicBool::new(false);
+    let served = std::thread::scope(|scope| {
+        let load = |number: usize| {
+            let (done, port) = (&done, reloads.port);
+            scope.spawn(move || {
+                let mut client = Client::connect(port);
+                let mut requests = 0_u64;
+                while !done.load(Ordering::Relaxed) {
+                    let key = format!("key:{number}:{}", requests % 50);
+                    assert_eq!(client.ask(&format!("SET {key} {requests}")), "+OK\\r\\n");
+                    requests += 1;
+                }
+                requests
+            })
+        };
+        let clients: Vec<_> = (0..4).map(load).collect();
+        for number in 0..RELOADS {
+            let nodes = if number % 2 == 0 { [0, 2] } else { [0, 1] };
+            reloads.reload(nodes, &format!("timeout = {}", 100 + number), "nodes reloaded");
+        }
+        done.store(true, Ordering::Relaxed);
+        clients.into_iter().map(|client| client.join().expect("no request failed")).sum::<u64>()
+    });
+    assert!(served > 0);
+    let counts = reloads.nodes.each_ref().map(|node| node.connect().ask("DBSIZE"));
+    assert!(counts.iter().all(|count| count != ":0\\r\\n"), "each node had keys for a while: {counts:?}");
+}
+
+#[test]
+fn reload_with_a_change_that_needs_a_restart_changes_nothing() {
+    let reloads = Reloads::start();
+    let mut client = Client::connect(reloads.port);
+    reloads.reload([0, 1], "timeout = 7\ndatabases = 3", "reload refused");
+    reloads.expect_log("databases: the start alone reads this key");
+    reloads.reload([1, 0], "timeout = 7\nbatching = \"off\"", "reload refused");
+    assert_eq!(client.ask("CONFIG GET timeout"), "*2\\r\\n$7\\r\\ntimeout\\r\\n$1\\r\\n0\\r\\n");
+    reloads.reload([0, 1], "timeout = x", "reload refused");
+    reloads.expect_log("hint=\"the old configuration stays in use\"");
+    assert_eq!(client.ask("SET a 1"), "+OK\\r\\n");
+}
+
+#[test]
+fn new_password_of_the_file_holds_after_a_reload() {
+    let reloads = Reloads::start();
+    reloads.reload([0, 1], "requirepass = \"one\"", "users reloaded");
+    let ask_with = |password: &str| Client::connect(reloads.port).ask(&format!("AUTH {password}"));
+    poll_until("the password holds", || (ask_with("one") == "+OK\\r\\n").then_some(()));
+    reloads.reload([0, 1], "requirepass = \"two\"", "users reloaded");
+    poll_until("the other holds", || (ask_with("two") == "+OK\\r\\n").then_some(()));
+    assert!(ask_with("one").starts_with("-WRONGPASS"));
+}
+
+#[test]
+fn check_shows_the_changes_against_a_file_in_use() {
+    let directory = Directory::new();
+    let old = directory.write("old.toml", &text(7000, [1, 2], "timeout = 5"));
+    let check = |new: &str| {
+        let new = directory.write("new.toml", new);
+        let mut command = shardis_binary();
+        command.args(["check", &new, &format!("--against={old}")]);
+        run(command)
+    };
+    let live = check(&text(7000, [1, 3], "timeout = 6"));
+    assert_eq!(live.code, Some(0), "{}", live.stderr);
+    assert!(live.stdout.contains("\ntimeout: 5 -> 6, live\n"), "{}", live.stdout);
+    assert!(live.stdout.contains("127.0.0.1:3 second, live\n"), "{}", live.stdout);
+    let restart = check(&text(7000, [1, 2], "timeout = 5\ndatabases = 2"));
+    assert_eq!(restart.code, Some(3));
+    assert!(restart.stdout.contains("databases: (none) -> 2, needs a restart: "), "{}", restart.stdout);
+    let same = check(&text(7000, [1, 2], "timeout = 5"));
+    assert!(same.stdout.ends_with("nothing changes\n"), "{}", same.stdout);
+}
+
+#[test]
+fn configuration_of_a_reload_is_that_of_its_path() {
+    let reloads = Reloads::start();
+    std::fs::remove_file(&reloads.path).expect("the file is there");
+    reloads.process.signal("HUP");
+    reloads.expect_log("the file does not exist");
+    assert_eq!(Client::connect(reloads.port).ask("PING"), "+PONG\\r\\n");
+}
