@@ -155,6 +155,35 @@ fn an_open_address_without_a_token_is_refused_at_start() {
 }
 
 #[test]
+fn the_history_has_samples_of_the_process_and_its_nodes() {
+    let world = World::with_flags(2, &[ADMIN]);
+    let (port, mut client) = (http::admin_port(&world.proxy), world.connect());
+    let history = |path: &str| -> serde_json::Value {
+        serde_json::from_str(&http::get(port, path).body).expect("JSON")
+    };
+    let found = poll_until("a sample of requests at both nodes", || {
+        for index in 0..2 {
+            client.ask(&format!("SET {} 1", world.key_on(index, "k")));
+        }
+        let found = history("/history");
+        let last = |name: &str, index: usize| found["nodes"][index][name].as_array()?.last()?.as_f64();
+        let has_replies = |index| last("replies_per_s", index).is_some_and(|rate| rate > 0.0);
+        (has_replies(0) && has_replies(1)).then_some(found)
+    });
+    assert_eq!(found["nodes"][1]["address"], world.shard_name(1).as_str());
+    let last = |row: &serde_json::Value, name: &str| row[name].as_array().and_then(|all| all.last().cloned());
+    assert_eq!(last(&found["nodes"][0], "up"), Some(1.0.into()));
+    assert_eq!(last(&found["process"], "clients"), Some(1.0.into()));
+    let number = |name: &str| last(&found["process"], name).and_then(|value| value.as_f64());
+    assert!(number("requests_per_s") > Some(0.0) && number("p99_us") > Some(0.0), "{found}");
+    assert!(number("resident_bytes") > Some(1e6), "{found}");
+    let len = |value: &serde_json::Value| value["times_s"].as_array().map_or(0, Vec::len) as u64;
+    let (all, newest) = (history("/history"), history(&format!("/history?after={}", found["last"])));
+    assert!(len(&all) >= len(&found) && newest["last"].as_u64() >= all["last"].as_u64(), "{newest}");
+    assert_eq!(len(&newest), newest["last"].as_u64().unwrap_or_default() - len(&found));
+}
+
+#[test]
 fn a_page_of_another_name_gets_nothing() {
     let proxy = Proxy::start(&["--port=0", ADMIN]);
     let text = "GET /config HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";

@@ -7,7 +7,8 @@
 //! ```
 //!
 //! Begin with [`Subject`], the process as this crate sees it, and `routes.rs`, which makes a response of a request. `metrics.rs`
-//! is the table of all metrics; docs/metrics.md is made from it. `status.rs` has the JSON. `guard.rs` decides who may ask.
+//! is the table of all metrics; docs/metrics.md is made from it. `status.rs` has the JSON, `history.rs` the last
+//! fifteen minutes. `guard.rs` decides who may ask.
 //! `server.rs` moves the bytes, with hyper, on a thread of its own.
 //!
 //! The thread reads what workers publish and sends them nothing on its own, so no request here can delay a client. Only `/clients`
@@ -21,6 +22,7 @@
 
 mod facts;
 mod guard;
+mod history;
 mod hot;
 mod metrics;
 mod place;

@@ -2,12 +2,14 @@
 
 use crate::facts::{Facts, Subject};
 use crate::guard::{Denial, Guard};
+use crate::history::{History, Reading};
 use crate::hot::HotAnswer;
 use crate::metrics::{self, Format};
 use crate::readiness::ReadyShards;
 use crate::slow;
 use crate::status::{Status, TopologyAnswer};
 use serde::Serialize;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// A request, as far as it matters.
@@ -15,6 +17,8 @@ use std::time::SystemTime;
 pub(crate) struct Asked<'a> {
     pub method: &'a str,
     pub path: &'a str,
+    /// The part of the address behind the question mark; empty without one.
+    pub query: &'a str,
     pub host: Option<&'a str>,
     pub authorization: Option<&'a [u8]>,
     pub accept: Option<&'a str>,
@@ -43,12 +47,17 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 12] = [
+const PATHS: [(&str, &str, &str); 13] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),
     ("/readyz", "GET", "200 if clients can be served, else 503 and the reason"),
     ("/status", "GET", "the whole state, JSON"),
+    (
+        "/history",
+        "GET",
+        "rates and quantiles of the last 15 minutes, JSON; ?after=N for the samples behind the Nth",
+    ),
     ("/topology", "GET", "shards, nodes and who owns what, JSON"),
     ("/clients", "GET", "a line for each client, as CLIENT LIST"),
     ("/config", "GET", "effective settings and their sources, JSON"),
@@ -63,9 +72,20 @@ pub(crate) struct Routes {
     pub subject: Box<dyn Subject>,
     pub guard: Guard,
     pub ready: ReadyShards,
+    pub history: Mutex<History>,
 }
 
 impl Routes {
+    /// Adds a sample to the history, `elapsed_s` seconds after the last one.
+    pub(crate) fn take_sample(&self, elapsed_s: f64) {
+        let reading = Reading::of(&Facts::of(&*self.subject));
+        self.history().take(reading, now_s(), elapsed_s);
+    }
+
+    fn history(&self) -> MutexGuard<'_, History> {
+        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The response to a request.
     pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
         // A load balancer has no token, and learns nothing but this. The page has no data; it asks for the token.
@@ -75,7 +95,10 @@ impl Routes {
                 return Answer::text(401, "the token is missing or wrong: Authorization: Bearer TOKEN\n");
             }
             Err(Denial::Host) if !is_public => {
-                return Answer::text(403, "use an address or localhost, or set --admin-token-file\n");
+                return Answer::text(
+                    403,
+                    "use an address or localhost, or set --admin-token-file\n",
+                );
             }
             _ => {}
         }
@@ -104,6 +127,7 @@ impl Routes {
                 Err(reason) => Answer::text(503, format!("{reason}\n")),
             },
             "/status" => Answer::json(&Status::of(&Facts::of(subject), now_s())),
+            "/history" => Answer::json(&self.history().answer(after(asked.query))),
             "/topology" => Answer::json(&TopologyAnswer::of(&Facts::of(subject))),
             "/clients" => Answer::text(200, subject.clients()),
             "/config" => Answer::json(&subject.settings()),
@@ -123,6 +147,12 @@ impl Routes {
         }
         Answer::text(200, format!("{}\n", self.subject.log_level()))
     }
+}
+
+/// The number in `after=N`, else 0.
+fn after(query: &str) -> u64 {
+    let found = query.split('&').find_map(|pair| pair.strip_prefix("after="));
+    found.and_then(|number| number.parse().ok()).unwrap_or_default()
 }
 
 /// The list of all paths.

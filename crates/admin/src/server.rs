@@ -2,6 +2,7 @@
 
 use crate::facts::Subject;
 use crate::guard::Guard;
+use crate::history;
 use crate::place::Place;
 use crate::readiness::ReadyShards;
 use crate::routes::{Answer, Asked, Routes};
@@ -16,12 +17,13 @@ use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
 /// Connections at once. More wait to be accepted.
 const CONNS_MAX: usize = 64;
@@ -91,7 +93,7 @@ pub fn serve(
     ready: ReadyShards,
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-    let routes = Arc::new(Routes { subject, guard, ready });
+    let routes = Arc::new(Routes { subject, guard, ready, history: Mutex::default() });
     let run = move || runtime.block_on(accept_all(listener.socket, routes));
     std::thread::Builder::new().name("admin".to_owned()).spawn(run)?;
     Ok(())
@@ -105,6 +107,7 @@ async fn accept_all(socket: Socket, routes: Arc<Routes>) {
         Socket::Unix(socket) => UnixListener::from_std(socket).map(Accepting::Unix),
     };
     let Ok(listener) = listener else { return };
+    tokio::task::spawn(keep_history(Arc::clone(&routes)));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
         let routes = Arc::clone(&routes);
@@ -117,6 +120,16 @@ async fn accept_all(socket: Socket, routes: Arc<Routes>) {
             serve_conn(stream, routes).await;
             drop(place);
         });
+    }
+}
+
+/// Adds to the history for ever.
+async fn keep_history(routes: Arc<Routes>) {
+    let mut last = Instant::now();
+    loop {
+        routes.take_sample(last.elapsed().as_secs_f64());
+        last = Instant::now();
+        tokio::time::sleep(history::EVERY).await;
     }
 }
 
@@ -163,6 +176,7 @@ async fn respond(
     let asked = Asked {
         method: head.method.as_str(),
         path: head.uri.path(),
+        query: head.uri.query().unwrap_or_default(),
         host: text(HOST).or(head.uri.host()),
         authorization: head.headers.get(AUTHORIZATION).map(|value| value.as_bytes()),
         accept: text(ACCEPT),
