@@ -1,6 +1,6 @@
 //! The admin listener: metrics, health and state over HTTP, for real programs.
 
-use crate::harness::certificates::Directory;
+use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags};
 use crate::harness::processes::{Process, free_port, is_there, shardis};
 use crate::harness::{Client, Proxy, World, http, poll_until};
 use std::os::unix::net::UnixStream;
@@ -152,6 +152,78 @@ fn an_open_address_without_a_token_is_refused_at_start() {
     let ended = shardis(&["--port=0", "--admin=0.0.0.0:0"]).output().expect("it starts");
     let said = String::from_utf8_lossy(&ended.stderr);
     assert!(!ended.status.success() && said.contains("--admin-token-file"), "{said}");
+}
+
+/// A proxy whose admin listener speaks TLS with a certificate of `authority`, and the flags of the files.
+fn tls_proxy(folder: &Directory, authority: &Authority, more: &[&str]) -> Proxy {
+    let identity = authority.sign(&["127.0.0.1"]);
+    let flags = identity_flags(folder, "admin-", "server", &identity);
+    let all = [&["--port=0", flags[0].as_str(), flags[1].as_str()], more].concat();
+    Proxy::start(&all)
+}
+
+/// The answer to `GET path` of a client that speaks TLS as `dialect` says, if there is one.
+fn get_over_tls(dialect: &Dialect<'_>, port: u16, path: &str, header: &str) -> Option<http::Answer> {
+    let stream = dialect.connect(port).ok()?.into_wire();
+    let text = format!("GET {path} HTTP/1.1\r\nHost: proxy.example\r\n{header}Connection: close\r\n\r\n");
+    http::try_over(stream, &text).ok()
+}
+
+#[test]
+fn only_clients_with_a_certificate_are_answered() {
+    let (folder, authority, foreign) = (Directory::new(), Authority::new(), Authority::new());
+    let ca = format!("--admin-tls-ca-cert-file={}", folder.write("ca.crt", &authority.certificate));
+    let proxy = tls_proxy(&folder, &authority, &["--admin=0.0.0.0:0", &ca]);
+    let port = http::admin_port(&proxy);
+    assert!(proxy.output().contains("admin at https://0.0.0.0:"), "{}", proxy.output());
+    let (own, other) = (authority.sign(&["operator"]), foreign.sign(&["operator"]));
+    let plain = Dialect::trusting(&authority);
+    let known = Dialect { identity: Some(&own), ..Dialect::trusting(&authority) };
+    let answer = get_over_tls(&known, port, "/config", "").expect("an answer");
+    assert_eq!(answer.status, 200, "{}", answer.body);
+    for versions in [&[&rustls::version::TLS12][..], &[&rustls::version::TLS13]] {
+        let stranger = Dialect { identity: Some(&other), versions, ..Dialect::trusting(&authority) };
+        assert!(get_over_tls(&stranger, port, "/config", "").is_none(), "{versions:?}");
+        let nobody = Dialect { versions, ..Dialect::trusting(&authority) };
+        assert!(get_over_tls(&nobody, port, "/healthz", "").is_none(), "{versions:?}");
+    }
+    // HTTP without TLS ends at once.
+    let stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("it listens");
+    assert!(http::try_over(stream, "GET /config HTTP/1.1\r\nHost: localhost\r\n\r\n").is_err());
+
+    // A reload takes the other authority; the clients of the first are refused from then on.
+    folder.write("ca.crt", &foreign.certificate);
+    proxy.signal("HUP");
+    let stranger = Dialect { identity: Some(&other), ..Dialect::trusting(&authority) };
+    poll_until("the other authority", || get_over_tls(&stranger, port, "/config", ""));
+    assert!(get_over_tls(&known, port, "/config", "").is_none());
+    assert!(get_over_tls(&plain, port, "/config", "").is_none());
+}
+
+#[test]
+fn a_token_may_come_over_tls() {
+    let (folder, authority) = (Directory::new(), Authority::new());
+    let token = format!("--admin-token-file={}", folder.write("token", "open sesame\n"));
+    let proxy = tls_proxy(&folder, &authority, &["--admin=0.0.0.0:0", &token]);
+    let (port, dialect) = (http::admin_port(&proxy), Dialect::trusting(&authority));
+    let status =
+        |path: &str, header: &str| get_over_tls(&dialect, port, path, header).expect("an answer").status;
+    assert_eq!(status("/config", "Authorization: Bearer open sesame\r\n"), 200);
+    assert_eq!((status("/config", ""), status("/healthz", "")), (401, 200));
+}
+
+#[test]
+fn tls_alone_opens_no_address_to_others() {
+    let (folder, authority) = (Directory::new(), Authority::new());
+    let flags = identity_flags(&folder, "admin-", "server", &authority.sign(&["127.0.0.1"]));
+    let refused = |place: &str| {
+        let ended = shardis(&["--port=0", place, &flags[0], &flags[1]]).output().expect("it starts");
+        assert!(!ended.status.success());
+        String::from_utf8_lossy(&ended.stderr).into_owned()
+    };
+    let said = refused("--admin=0.0.0.0:0");
+    assert!(said.contains("--admin-token-file") && said.contains("--admin-tls-ca-cert-file"), "{said}");
+    assert!(refused("--admin=unix:/none/a.sock").contains("a unix socket has no TLS"));
 }
 
 #[test]

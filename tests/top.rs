@@ -1,6 +1,6 @@
 //! `shardis top` in a real terminal, and its figures for scripts.
 
-use crate::harness::certificates::Directory;
+use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::processes::shardis_binary;
 use crate::harness::screen::Screen;
 use crate::harness::{World, http, poll_until};
@@ -119,6 +119,27 @@ fn scripts_get_the_figures_in_json() {
     assert!(found["events"].is_array() && found["hot"]["keys"].is_array(), "{found}");
     let (_, text, _) = top(&[&port, "--once", "--interval=0.1", &token]);
     assert!(line_has(&text, "shardis 2 of 2 shards up", &[]) && line_has(&text, "set ", &["20"]), "{text}");
+}
+
+#[test]
+fn it_looks_over_tls_with_a_certificate() {
+    let (folder, authority) = (Directory::new(), Authority::new());
+    let [cert, key] = identity_flags(&folder, "admin-", "server", &authority.sign(&["127.0.0.1"]));
+    let ca = folder.write("ca.crt", &authority.certificate);
+    let authorities = format!("--admin-tls-ca-cert-file={ca}");
+    let world = World::with_flags(1, &["--admin=0", &cert, &key, &authorities]);
+    let port = http::admin_port(&world.proxy).to_string();
+    let own = authority.sign(&["operator"]);
+    let (cacert, cert) =
+        (format!("--cacert={ca}"), format!("--cert={}", folder.write("own.crt", &own.certificate)));
+    let key = format!("--key={}", folder.write("own.key", &own.key));
+    let asked = |flags: &[&str]| top(&[&[port.as_str(), "--once", "--interval=0.1"], flags].concat());
+    let (code, text, error) = asked(&["--tls", &cacert, &cert, &key]);
+    assert!(code == Some(0) && line_has(&text, "shardis ", &["shards up"]), "{text}{error}");
+    let (code, _, error) = asked(&["--tls", &cacert]);
+    assert!(code == Some(1) && error.contains("CertificateRequired"), "{error}");
+    assert_eq!(asked(&["--tls", &cacert, &cert, &key, "--sni=other.example"]).0, Some(1));
+    assert_eq!(asked(&[]).0, Some(1));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! HTTP as the admin listener's clients speak it: one request on a connection.
 
 use super::{PATIENCE, Proxy, poll_until};
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
 
 /// The status and the body of an answer.
@@ -15,7 +15,8 @@ pub(crate) struct Answer {
 pub(crate) fn admin_port(proxy: &Proxy) -> u16 {
     poll_until("the admin listener's address", || {
         let said = proxy.output();
-        let (_, rest) = said.split_once("admin at http://")?;
+        let (_, rest) = said.split_once("admin at ")?;
+        let (_, rest) = rest.split_once("://")?;
         rest.split_whitespace().next()?.rsplit_once(':')?.1.parse().ok()
     })
 }
@@ -33,20 +34,28 @@ pub(crate) fn request(port: u16, text: &str) -> Answer {
 }
 
 /// The same on an open connection.
-pub(crate) fn over(mut stream: impl Read + Write, text: &str) -> Answer {
-    stream.write_all(text.as_bytes()).expect("it reads");
+pub(crate) fn over(stream: impl Read + Write, text: &str) -> Answer {
+    try_over(stream, text).expect("it answers")
+}
+
+/// The same, if the server answers at all.
+pub(crate) fn try_over(mut stream: impl Read + Write, text: &str) -> io::Result<Answer> {
+    stream.write_all(text.as_bytes())?;
     // Not every server closes its connection then.
     let (mut bytes, mut piece) = (Vec::new(), [0; 65536]);
     let (head, body) = loop {
         if let Some(whole) = split(&bytes) {
             break whole;
         }
-        let count = stream.read(&mut piece).expect("it answers");
-        assert!(count > 0, "the answer is whole: {:?}", String::from_utf8_lossy(&bytes));
+        let count = stream.read(&mut piece)?;
+        if count == 0 {
+            let came = format!("the answer is not whole: {:?}", String::from_utf8_lossy(&bytes));
+            return Err(io::Error::new(io::ErrorKind::UnexpectedEof, came));
+        }
         bytes.extend_from_slice(&piece[..count]);
     };
     let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).expect("a status");
-    Answer { status, head, body }
+    Ok(Answer { status, head, body })
 }
 
 /// Head and body of a whole answer.

@@ -1,4 +1,5 @@
-//! The condition that requests must meet: nothing more than to reach the listener, or a token.
+//! The condition that requests must meet: nothing more than to reach the listener, a token, or a
+//! client certificate.
 //!
 //! Without a token the listener is at the loopback interface or a unix socket. There a web page in a browser of this machine
 //! must not reach it by a name of its own that leads here (DNS rebinding). So the `Host` of a request must be an address or
@@ -12,6 +13,8 @@ use std::path::Path;
 pub enum Guard {
     /// Requests come from this machine.
     Local,
+    /// Requests come over TLS from clients with a certificate, which the handshake has verified.
+    Certificate,
     /// Requests carry this token.
     Token(Vec<u8>),
 }
@@ -44,6 +47,7 @@ impl Guard {
         match self {
             Guard::Local if host.is_none_or(is_local) => Ok(()),
             Guard::Local => Err(Denial::Host),
+            Guard::Certificate => Ok(()),
             Guard::Token(token) => {
                 let given = authorization.and_then(|value| value.strip_prefix(b"Bearer "));
                 if given.is_some_and(|given| is_equal(given, token)) { Ok(()) } else { Err(Denial::Token) }
@@ -81,6 +85,11 @@ mod tests {
         for host in ["evil.example", "evil.example:9121", "localhost.evil.example"] {
             assert_eq!(Guard::Local.check(Some(host), None), Err(Denial::Host), "{host}");
         }
+    }
+
+    #[test]
+    fn a_client_with_a_certificate_may_use_any_name() {
+        assert_eq!(Guard::Certificate.check(Some("proxy.example"), None), Ok(()));
     }
 
     #[test]

@@ -8,7 +8,7 @@
 //!
 //! Begin with [`Subject`], the process as this crate sees it, and `routes.rs`, which makes a response of a request. `metrics.rs`
 //! is the table of all metrics; docs/metrics.md is made from it. `status.rs` has the JSON, `history.rs` the last
-//! fifteen minutes. `guard.rs` decides who may ask.
+//! fifteen minutes. `guard.rs` decides who may ask, `tls.rs` shakes hands.
 //! `server.rs` moves the bytes, with hyper, on a thread of its own.
 //!
 //! The thread reads what workers publish and sends them nothing on its own, so no request here can delay a client. Only `/clients`
@@ -31,6 +31,7 @@ mod routes;
 mod server;
 mod slow;
 mod status;
+mod tls;
 
 pub use facts::{Event, Facts, Setting, Subject, WorkerFacts};
 pub use guard::{Guard, read_token};
@@ -38,3 +39,4 @@ pub use metrics::metrics_reference;
 pub use place::Place;
 pub use readiness::ReadyShards;
 pub use server::{Listener, serve};
+pub use tls::Tls;

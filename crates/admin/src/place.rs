@@ -15,6 +15,14 @@ pub enum Place {
 }
 
 impl Place {
+    /// The address as a browser takes it.
+    pub fn url(&self, is_tls: bool) -> String {
+        match self {
+            Place::Tcp(addr) if is_tls => format!("https://{addr}"),
+            place => place.to_string(),
+        }
+    }
+
     /// Whether only this machine can reach it.
     pub fn is_local(&self) -> bool {
         match self {
@@ -63,6 +71,9 @@ mod tests {
         assert_eq!(shown("0.0.0.0:9121").as_deref(), Ok("http://0.0.0.0:9121"));
         assert_eq!(shown("[::1]:9121").as_deref(), Ok("http://[::1]:9121"));
         assert_eq!(shown("unix:/run/a.sock").as_deref(), Ok("unix:/run/a.sock"));
+        let url = |text: &str| text.parse::<Place>().map(|place| place.url(true));
+        assert_eq!(url("9121").as_deref(), Ok("https://127.0.0.1:9121"));
+        assert_eq!(url("unix:a").as_deref(), Ok("unix:a"));
         assert!(shown("here").is_err());
         let is_local = |text: &str| text.parse::<Place>().is_ok_and(|place| place.is_local());
         assert!(is_local("9121") && is_local("[::1]:1") && is_local("unix:a") && !is_local("0.0.0.0:1"));

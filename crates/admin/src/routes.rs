@@ -97,7 +97,7 @@ impl Routes {
             Err(Denial::Host) if !is_public => {
                 return Answer::text(
                     403,
-                    "use an address or localhost, or set --admin-token-file\n",
+                    "use an address or localhost, or set --admin-token-file or --admin-tls-ca-cert-file\n",
                 );
             }
             _ => {}

@@ -6,6 +6,7 @@ use crate::history;
 use crate::place::Place;
 use crate::readiness::ReadyShards;
 use crate::routes::{Answer, Asked, Routes};
+use crate::tls::Tls;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName};
@@ -39,6 +40,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub struct Listener {
     socket: Socket,
     place: Place,
+    tls: Option<Arc<Tls>>,
 }
 
 #[derive(Debug)]
@@ -48,8 +50,8 @@ enum Socket {
 }
 
 impl Listener {
-    /// Listens at `place`.
-    pub fn open(place: &Place) -> io::Result<Listener> {
+    /// Listens at `place`. Clients speak TLS if `tls` is given.
+    pub fn open(place: &Place, tls: Option<Arc<Tls>>) -> io::Result<Listener> {
         let (socket, place) = match place {
             Place::Tcp(addr) => {
                 let socket = std::net::TcpListener::bind(addr)?;
@@ -66,12 +68,12 @@ impl Listener {
                 (Socket::Unix(socket), place.clone())
             }
         };
-        Ok(Listener { socket, place })
+        Ok(Listener { socket, place, tls })
     }
 
-    /// Where it listens, with the port that was found for port 0.
-    pub fn place(&self) -> &Place {
-        &self.place
+    /// The address, with the port that was found for port 0.
+    pub fn url(&self) -> String {
+        self.place.url(self.tls.is_some())
     }
 }
 
@@ -94,13 +96,13 @@ pub fn serve(
 ) -> io::Result<()> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let routes = Arc::new(Routes { subject, guard, ready, history: Mutex::default() });
-    let run = move || runtime.block_on(accept_all(listener.socket, routes));
+    let run = move || runtime.block_on(accept_all(listener, routes));
     std::thread::Builder::new().name("admin".to_owned()).spawn(run)?;
     Ok(())
 }
 
 /// Accepts for ever. Ends only if the listener cannot be used at all.
-async fn accept_all(socket: Socket, routes: Arc<Routes>) {
+async fn accept_all(Listener { socket, tls, .. }: Listener, routes: Arc<Routes>) {
     let places = Arc::new(Semaphore::new(CONNS_MAX));
     let listener = match socket {
         Socket::Tcp(socket) => TcpListener::from_std(socket).map(Accepting::Tcp),
@@ -110,14 +112,22 @@ async fn accept_all(socket: Socket, routes: Arc<Routes>) {
     tokio::task::spawn(keep_history(Arc::clone(&routes)));
     loop {
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let routes = Arc::clone(&routes);
+        let (routes, tls) = (Arc::clone(&routes), tls.clone());
         let accepted = listener.accept().await;
         let Ok(stream) = accepted else {
             tokio::time::sleep(ACCEPT_PAUSE).await;
             continue;
         };
         tokio::task::spawn(async move {
-            serve_conn(stream, routes).await;
+            match tls {
+                None => serve_conn(stream, routes).await,
+                // The client has its alert, which says why.
+                Some(tls) => {
+                    if let Ok(stream) = tls.accept(stream).await {
+                        serve_conn(stream, routes).await;
+                    }
+                }
+            }
             drop(place);
         });
     }
@@ -151,7 +161,7 @@ impl Accepting {
     }
 }
 
-async fn serve_conn(stream: Box<dyn Stream>, routes: Arc<Routes>) {
+async fn serve_conn(stream: impl Stream + 'static, routes: Arc<Routes>) {
     let service = service_fn(move |request| respond(request, Arc::clone(&routes)));
     let conn = http1::Builder::new()
         .timer(TokioTimer::new())

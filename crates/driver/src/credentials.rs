@@ -109,6 +109,11 @@ impl Acceptor {
         Ok(Acceptor(Arc::new(config)))
     }
 
+    /// The settings of rustls, for streams that this crate does not drive.
+    pub fn config(&self) -> Arc<ServerConfig> {
+        Arc::clone(&self.0)
+    }
+
     /// Our side of a handshake.
     pub(crate) fn begin(&self) -> io::Result<Connection> {
         let connection = ServerConnection::new(Arc::clone(&self.0)).map_err(io::Error::other)?;
@@ -167,6 +172,11 @@ impl Connector {
             Some(Identity(key)) => builder.with_client_cert_resolver(Arc::new(SingleCertAndKey::from(key))),
         };
         Ok(Connector(Arc::new(config)))
+    }
+
+    /// The settings of rustls, for streams that this crate does not drive.
+    pub fn config(&self) -> Arc<ClientConfig> {
+        Arc::clone(&self.0)
     }
 
     /// Our side of a handshake with the node `name`: a DNS name or an IP address.

@@ -1,6 +1,7 @@
 //! The command line: its subcommands, and refusals in one line.
 
 mod admin;
+pub(crate) mod admin_tls;
 mod discovery;
 mod file;
 mod like;

@@ -2,6 +2,7 @@
 
 use crate::access::Source;
 use crate::args::ProxyArgs;
+use crate::args::admin_tls::AdminTls;
 use crate::args::listener::Place;
 use crate::args::serving::{Pool, of_pool};
 use crate::control::{Plan, Service};
@@ -69,6 +70,7 @@ pub(crate) struct ShardingPlan {
     seed: u64,
     /// The admin listener, once it is open, and the condition of its requests.
     admin: Option<admin::Listener>,
+    admin_tls: Option<AdminTls>,
     guard: Guard,
     settings: Vec<Setting>,
     /// The pool's name, if there are pools.
@@ -100,6 +102,7 @@ impl ShardingPlan {
             clock,
             epoch_us,
             seed,
+            admin_tls: AdminTls::of(&args.admin.tls)?,
             guard: args.admin.guard()?,
             admin: None,
             settings: settings.clone(),
@@ -151,8 +154,8 @@ impl ShardingPlan {
 }
 
 /// Opens the admin listener.
-fn open_admin(place: &admin::Place) -> Result<admin::Listener, CannotListen> {
-    admin::Listener::open(place).map_err(|error| {
+fn open_admin(place: &admin::Place, tls: Option<&AdminTls>) -> Result<admin::Listener, CannotListen> {
+    admin::Listener::open(place, tls.map(AdminTls::tls)).map_err(|error| {
         let place = match place {
             admin::Place::Tcp(addr) => Place::Tcp(*addr),
             admin::Place::Unix(path) => Place::Unix(path.clone()),
@@ -174,8 +177,8 @@ fn shown(path: Option<PathBuf>) -> Arc<str> {
 impl Plan for ShardingPlan {
     fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
         let listeners = Listener::open_all(&self.args)?;
-        self.admin =
-            self.args.admin.place(!self.args.has_nodes()).map(|place| open_admin(&place)).transpose()?;
+        let admin = self.args.admin.place(!self.args.has_nodes());
+        self.admin = admin.map(|place| open_admin(&place, self.admin_tls.as_ref())).transpose()?;
         self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });
@@ -209,7 +212,7 @@ impl Plan for ShardingPlan {
         let name = self.name.as_deref();
         self.args.describe(&self.topology).iter().for_each(|line| say(&of_pool(name, line)));
         if let Some(listener) = &self.admin {
-            say(&of_pool(name, &format!("admin at {}", listener.place())));
+            say(&of_pool(name, &format!("admin at {}", listener.url())));
         }
         for remark in self.args.remarks(&self.topology) {
             warn!(reason = %remark, "option doubtful");
@@ -291,6 +294,7 @@ impl Plan for ShardingPlan {
                 topology: self.topology,
                 granted_max: clients_max,
             },
+            admin_tls: self.admin_tls,
             entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
             is_tls: self.is_tls,
             node_tls: self.node_tls,
@@ -315,6 +319,7 @@ impl Plan for ShardingPlan {
 /// Workers that serve, as the control thread sees them.
 pub(crate) struct Sharding {
     followed: Followed,
+    admin_tls: Option<AdminTls>,
     /// The first steps of clients with TLS or with a PROXY header.
     entry: Entry,
     /// Whether clients of each listener speak TLS.
@@ -404,10 +409,11 @@ impl Service for Sharding {
         if is_file {
             self.reload_users();
         }
-        if has_files {
+        let has_certificates = has_files || self.admin_tls.is_some();
+        if has_certificates {
             self.reload_certificates();
         }
-        is_file || has_files
+        is_file || has_certificates
     }
 
     fn drain(&self) {
@@ -474,8 +480,13 @@ impl Sharding {
 
     /// Reads the certificates again, for connections to come.
     fn reload_certificates(&mut self) {
-        match self.followed.pool.args.transport.load() {
-            Ok(certificates) => {
+        let transport = &self.followed.pool.args.transport;
+        let admin = self.admin_tls.as_ref().map_or(Ok(None), AdminTls::load);
+        match admin.and_then(|admin| Ok((admin, transport.load()?))) {
+            Ok((admin, certificates)) => {
+                if let (Some(admin_tls), Some(acceptor)) = (&self.admin_tls, admin) {
+                    admin_tls.exchange(&acceptor);
+                }
                 if let Some(node_tls) = &self.node_tls {
                     node_tls.exchange(&certificates);
                 }

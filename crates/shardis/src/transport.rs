@@ -199,16 +199,21 @@ impl TransportArgs {
     }
 }
 
-fn read(option: &str, file: &Path) -> Result<Vec<u8>, String> {
+pub(crate) fn read(option: &str, file: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(file).map_err(|error| about(option, file, error))
 }
 
-fn read_identity(cert_option: &str, cert: &Path, key_option: &str, key: &Path) -> Result<Identity, String> {
+pub(crate) fn read_identity(
+    cert_option: &str,
+    cert: &Path,
+    key_option: &str,
+    key: &Path,
+) -> Result<Identity, String> {
     let (certificates, key) = (read(cert_option, cert)?, read(key_option, key)?);
     Identity::new(&certificates, &key).map_err(|error| about(cert_option, cert, error))
 }
 
-fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> String {
+pub(crate) fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> String {
     format!("{option} {}: {error}", file.display())
 }
 

@@ -1,6 +1,7 @@
 //! The border: GET requests to the admin listener.
 
 use crate::sample::{Client, Lists, Sample, Shown};
+use crate::tls::Tls;
 use crate::view::View;
 use admin::Place;
 use anyhow::{Context, Result, anyhow, bail};
@@ -9,10 +10,12 @@ use hyper::body::Bytes;
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use serde::de::DeserializeOwned;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::{Builder, Runtime};
+use tokio_rustls::TlsConnector;
 
 /// Time for one answer.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(3);
@@ -24,14 +27,15 @@ const REFUSAL_LEN_MAX: usize = 200;
 /// Asks one admin listener.
 pub(crate) struct Asker {
     place: Place,
+    tls: Option<Tls>,
     token: Option<String>,
     runtime: Runtime,
 }
 
 impl Asker {
-    pub(crate) fn new(place: Place, token: Option<String>) -> Result<Asker> {
+    pub(crate) fn new(place: Place, tls: Option<Tls>, token: Option<String>) -> Result<Asker> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Asker { place, token, runtime })
+        Ok(Asker { place, tls, token, runtime })
     }
 
     /// Looks at the process, for these views. Not each view needs each answer, and some cost the process more than others:
@@ -65,17 +69,27 @@ impl Asker {
         let answered =
             self.runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, self.get(path)).await });
         match answered {
-            Ok(answer) => answer.with_context(|| self.place.to_string()),
+            Ok(answer) => answer.with_context(|| self.url()),
             Err(_) => {
-                Err(anyhow!("{}: no answer to {path} within {} s", self.place, ANSWER_TIMEOUT.as_secs()))
+                Err(anyhow!("{}: no answer to {path} within {} s", self.url(), ANSWER_TIMEOUT.as_secs()))
             }
         }
     }
 
+    fn url(&self) -> String {
+        self.place.url(self.tls.is_some())
+    }
+
     async fn get(&self, path: &str) -> Result<String> {
-        match &self.place {
-            Place::Tcp(addr) => self.get_over(TcpStream::connect(addr).await?, path).await,
-            Place::Unix(socket) => self.get_over(UnixStream::connect(socket).await?, path).await,
+        match (&self.place, &self.tls) {
+            (Place::Tcp(addr), None) => self.get_over(TcpStream::connect(addr).await?, path).await,
+            (Place::Tcp(addr), Some(tls)) => {
+                let name = tls.name.clone().unwrap_or_else(|| addr.ip().into());
+                let connector = TlsConnector::from(Arc::clone(&tls.config));
+                let stream = connector.connect(name, TcpStream::connect(addr).await?).await?;
+                self.get_over(stream, path).await
+            }
+            (Place::Unix(socket), _) => self.get_over(UnixStream::connect(socket).await?, path).await,
         }
     }
 

@@ -26,6 +26,7 @@ mod table;
 mod terminal;
 #[cfg(test)]
 mod testing;
+mod tls;
 mod view;
 
 use admin::{Place, read_token};
@@ -37,6 +38,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::Duration;
+use tls::TlsArgs;
 use view::View;
 
 /// Seconds between two looks, and those of the only rates that `--once` prints: the workers publish once a second.
@@ -59,6 +61,9 @@ pub struct TopArgs {
     /// File with the token of the admin listener in its first line, as for shardis proxy --admin-token-file
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
+
+    #[command(flatten)]
+    tls: TlsArgs,
 
     /// Seconds between two looks, from 0.1 to 3600 [default: 1; 4 with --once]
     #[arg(long, value_name = "SECONDS", value_parser = parse_interval)]
@@ -94,7 +99,7 @@ impl TopArgs {
 
 /// Shows the state until `q` is pressed, or once.
 pub fn run(args: &TopArgs) -> Result<ExitCode> {
-    let asker = Asker::new(args.address.clone(), args.token()?)?;
+    let asker = Asker::new(args.address.clone(), args.tls.load()?, args.token()?)?;
     match args.once {
         true => run_once(&asker, args),
         false => terminal::run(asker, args.interval()),

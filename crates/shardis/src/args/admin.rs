@@ -1,5 +1,6 @@
 //! Options of the admin listener.
 
+use super::admin_tls::AdminTlsArgs;
 use super::slowlog::SlowlogArgs;
 use ::admin::{Guard, Place, ReadyShards, read_token};
 use clap::Args;
@@ -10,9 +11,8 @@ use std::str::FromStr;
 /// The listener for operators and their programs, and the condition that requests must meet.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct AdminArgs {
-    /// Admin listener (HTTP): metrics, health, state and a page. A port of the loopback interface, host:port, or
-    /// unix:/path; port 0 takes a free one. Other machines need --admin-token-file (docs/admin.md) [default: none; a
-    /// free port without --nodes]
+    /// Admin listener (HTTP): metrics, health, state, a page. A port of the loopback interface, host:port or unix:/path;
+    /// 0 takes a free one. Others than loopback need a token or client certificates [default: none; 0 without --nodes]
     #[arg(long, value_name = "ADDRESS", value_parser = Place::from_str)]
     admin: Option<Place>,
 
@@ -25,15 +25,20 @@ pub(crate) struct AdminArgs {
     pub(crate) ready_shards: ReadyShards,
 
     #[command(flatten)]
+    pub(crate) tls: AdminTlsArgs,
+
+    #[command(flatten)]
     pub(crate) slowlog: SlowlogArgs,
 }
 
 impl AdminArgs {
-    /// Refuses an address that others can reach without a token.
+    /// Refuses an address that others can reach without a token or a certificate.
     pub(super) fn check(&self) -> Result<(), String> {
+        self.tls.check(self.admin.as_ref())?;
+        let is_guarded = self.admin_token_file.is_some() || self.tls.has_client_certificates();
         match &self.admin {
-            Some(place) if !place.is_local() && self.admin_token_file.is_none() => Err(format!(
-                "--admin {place}: other machines can reach it; name a token with --admin-token-file, or listen at 127.0.0.1"
+            Some(place) if !place.is_local() && !is_guarded => Err(format!(
+                "--admin {place}: other machines can reach it; name a token with --admin-token-file, or authorities of client certificates with --admin-tls-ca-cert-file, or listen at 127.0.0.1"
             )),
             _ => Ok(()),
         }
@@ -47,7 +52,12 @@ impl AdminArgs {
 
     /// The condition that requests must meet. The error names the option and the file.
     pub(crate) fn guard(&self) -> Result<Guard, String> {
-        let Some(path) = &self.admin_token_file else { return Ok(Guard::Local) };
-        read_token("--admin-token-file", path).map(|token| Guard::Token(token.into_bytes()))
+        match &self.admin_token_file {
+            Some(path) => {
+                read_token("--admin-token-file", path).map(|token| Guard::Token(token.into_bytes()))
+            }
+            None if self.tls.has_client_certificates() => Ok(Guard::Certificate),
+            None => Ok(Guard::Local),
+        }
     }
 }
