@@ -330,7 +330,7 @@ impl Serialize for Columns<'_> {
     }
 }
 
-/// Three decimals below 1, one below 1,000, none above: an answer for 100 nodes stays below a megabyte.
+/// Three decimals below 1, one below 1,000, none above: an answer for 100 nodes has about a megabyte.
 fn shortened(number: f32) -> f32 {
     let decimals = if number < 1.0 {
         1000.0
