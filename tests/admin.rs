@@ -66,7 +66,10 @@ fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
     assert_ne!(status["nodes"][1]["state"], "up");
     assert_eq!(status["nodes"][0]["state"], "up");
     let events = http::get(port, "/events").body;
-    assert!(events.contains("\"name\":\"node down\""), "{events}");
+    assert!(
+        events.contains("\"name\":\"node down\"") && events.contains("\"cure\":\"Start the node"),
+        "{events}"
+    );
 }
 
 #[test]
@@ -318,6 +321,6 @@ fn the_log_can_be_read_by_programs() {
         world.proxy.output().lines().find(|line| line.contains("node down")).map(str::to_owned)
     });
     let line: serde_json::Value = serde_json::from_str(&line).expect("JSON");
-    assert_eq!((&line["message"], &line["level"]), (&"node down".into(), &"WARN".into()));
+    assert_eq!((&line["name"], &line["level"]), (&"node down".into(), &"WARN".into()));
     assert_eq!(line["shard"], world.shard_name(0).as_str());
 }

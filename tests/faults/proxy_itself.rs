@@ -2,7 +2,7 @@
 
 use crate::harness::certificates::{Authority, Directory, identity_flags};
 use crate::harness::client::{Client, ReadError, bulk, request};
-use crate::harness::processes::{Process, free_port, shardis};
+use crate::harness::processes::{Process, Proxy, free_port, shardis};
 use crate::harness::{RedisServer, World, kernel, poll_for, poll_until, shard_of, show};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -225,21 +225,32 @@ fn half_a_request_takes_the_room_of_half_a_request() {
 
 #[test]
 fn unread_log_blocks_nothing_and_reports_dropped_lines() {
-    let port = free_port();
-    let program = shardis(&[&format!("--port={port}"), "--workers=1"]);
+    let (port, folder) = (free_port(), Directory::new());
+    let inner = folder.path("inner");
+    std::fs::create_dir(&inner).expect("the folder can be written to");
+    let file = inner.join("users");
+    std::fs::write(&file, "user default on nopass ~* &* +@all\n").expect("the folder can be written to");
+    let program =
+        shardis(&[&format!("--port={port}"), "--workers=1", &format!("--acl-file={}", file.display())]);
     let (mut reader, writer) = std::io::pipe().expect("a pipe");
     let mut command = Command::new(program.get_program());
     command.args(program.get_args()).stdout(Stdio::null()).stderr(writer);
     let mut proxy = command.spawn().expect("shardis can be started");
     drop(command);
     let first = poll_until("the proxy to listen", || Client::try_connect(port));
-    // Each causes a line of the log. Together they exceed a pipe, and then the queue.
-    const LINES: usize = 4000;
-    for _ in 0..LINES {
-        let mut client = Client::connect(port);
-        client.send(b"*x\r\n");
-        assert!(client.read_to_end().0.starts_with(b"-ERR Protocol error"));
+    std::fs::remove_dir_all(&inner).expect("it is ours");
+    // Each causes a line at level error, which has no bound. Together they exceed a pipe, and then the queue.
+    // Many ask at once, since the control thread looks ten times a second.
+    const CLIENTS: usize = 400;
+    const LINES: usize = 10 * CLIENTS;
+    let mut clients: Vec<Client> = (0..CLIENTS).map(|_| Client::connect(port)).collect();
+    for _ in 0..LINES / CLIENTS {
+        clients.iter_mut().for_each(|client| client.send_command(&[b"ACL", b"SAVE"]));
+        for client in &mut clients {
+            assert!(client.read_reply().starts_with(b"-ERR"));
+        }
     }
+    drop(clients);
     assert_eq!([first, Client::connect(port)].map(|mut client| client.ask("PING")), ["+PONG\\r\\n"; 2]);
     // A reading client gets the waiting replies, and an error for the rest.
     let taken = std::thread::spawn(move || {
@@ -251,7 +262,24 @@ fn unread_log_blocks_nothing_and_reports_dropped_lines() {
     let ended = poll_until("the proxy to end", || proxy.try_wait().expect("it is our child"));
     let text = taken.join().expect("it reads").expect("it is text");
     assert!(ended.success(), "{ended:?}");
-    let lines = text.lines().filter(|line| line.contains("protocol error, not RESP")).count();
+    let lines = text.lines().filter(|line| line.contains("user save failed")).count();
     assert!(lines > 0 && lines < LINES, "{lines} lines");
     assert!(text.contains("log lines dropped"), "{text}");
+}
+
+#[test]
+fn a_flood_of_bad_clients_fills_no_log() {
+    let proxy = Proxy::start(&["--port=0", "--workers=1"]);
+    for _ in 0..100 {
+        let mut client = Client::connect(proxy.port);
+        client.send(b"*x\r\n");
+        assert!(client.read_to_end().0.starts_with(b"-ERR Protocol error"));
+    }
+    proxy.signal("TERM");
+    let text = poll_until("the summary at the end", || {
+        Some(proxy.output()).filter(|text| text.contains("lines suppressed"))
+    });
+    let lines = |part: &str| text.lines().filter(|line| line.contains(part)).count();
+    assert_eq!(lines("protocol error, not RESP"), 10, "{text}");
+    assert!(text.contains("lines suppressed of=\"client closed\" count=90"), "{text}");
 }

@@ -10,6 +10,7 @@ mod help;
 mod lengths;
 mod links;
 mod log_lines;
+mod log_page;
 mod map;
 mod measure;
 mod messages;
@@ -39,7 +40,7 @@ const RATCHET_PATH: &str = "xtask/ratchet.txt";
 /// Options of `cargo xtask tidy`.
 #[derive(Default, clap::Args)]
 pub(crate) struct Options {
-    /// New entries in xtask/ratchet.txt, where the code became better
+    /// New entries in xtask/ratchet.txt, where the code became better, and the names in docs/log.md
     #[arg(long)]
     bless: bool,
 }
@@ -75,7 +76,12 @@ pub(crate) fn run(options: &Options) -> Result<()> {
     if options.bless {
         ratchet.tighten(&measures);
         std::fs::write(root().join(RATCHET_PATH), ratchet.to_string())?;
+        let page = log_page::fresh(tree.text(log_page::PAGE_PATH).unwrap_or_default(), &sources);
+        page.map_or(Ok(()), |page| std::fs::write(root().join(log_page::PAGE_PATH), page))?;
+    } else {
+        findings.extend(log_page::check_page(&tree, &sources));
     }
+    findings.extend(log_page::check(&sources));
     findings.extend(ratchet.check(&measures));
     let glossary = Glossary::parse(tree.text(GLOSSARY_PATH).context(GLOSSARY_PATH)?);
     for source in &sources {

@@ -59,9 +59,13 @@ pub struct Event {
     /// The level: ERROR, WARN or INFO.
     pub level: &'static str,
     /// The stable name.
-    pub name: String,
+    pub name: &'static str,
     /// The rest, as key=value.
     pub details: String,
+    /// The event or condition that the name stands for.
+    pub meaning: &'static str,
+    /// Advice to an operator; empty if nothing is to be done.
+    pub cure: &'static str,
 }
 
 /// Everything that metrics and JSON are made from, as of one moment.

@@ -97,6 +97,7 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     }
     control.serve()?;
     control.drain();
+    logging::report_suppressed(Instant::now(), true);
     Ok(())
 }
 
@@ -169,6 +170,7 @@ impl Control {
                 self.accept();
             }
             self.services.iter_mut().for_each(|service| service.turn());
+            logging::report_suppressed(Instant::now(), false);
             if has_bytes(&mut self.hangups) {
                 self.reload();
             }

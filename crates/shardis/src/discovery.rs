@@ -362,7 +362,7 @@ pub(crate) fn log(news: &News) {
         }
         News::UnknownName { address, name } => {
             let hint = "compare --master with SENTINEL MASTERS";
-            error!(%address, name, hint, "primary unknown to sentinel");
+            error!(%address, shard = name, hint, "primary unknown to sentinel");
         }
         News::NotPrimary { name, address, reason } => {
             let hint = "sentinels call it primary; it gets requests once ROLE agrees";

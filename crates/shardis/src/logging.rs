@@ -2,50 +2,50 @@
 //! (`log_sink.rs`).
 
 use crate::args::{LogFormat, parse_level};
-use crate::events;
+use crate::log_json::JsonFormat;
+use crate::log_layer::{self, Log};
 use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
 use std::io::IsTerminal;
-use std::sync::OnceLock;
+use std::time::Instant;
+use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, error, info, warn};
-use tracing_subscriber::filter::LevelFilter;
 use tracing_subscriber::layer::SubscriberExt;
-use tracing_subscriber::reload::{self, Handle};
 use tracing_subscriber::util::SubscriberInitExt;
-use tracing_subscriber::{Layer, Registry, fmt};
-
-/// The filter of the lines that are written, once the log has started.
-static FILTER: OnceLock<Handle<LevelFilter, Registry>> = OnceLock::new();
+use tracing_subscriber::{Layer, fmt};
 
 /// Starts logging at `level` to stderr.
 pub(crate) fn start(level: Level, format: LogFormat) -> std::io::Result<()> {
     log_sink::start()?;
     let colours = std::io::stderr().is_terminal();
-    let (filter, handle) = reload::Layer::new(LevelFilter::from_level(level));
-    // A second start changes nothing.
-    let _ = FILTER.set(handle);
-    let lines = fmt::layer().with_writer(|| Line).with_ansi(colours).with_target(false);
+    log_layer::set_level(LevelFilter::from_level(level));
+    let lines = fmt::layer().with_writer(|| Line);
     let lines = match format {
-        LogFormat::Text => lines.boxed(),
-        LogFormat::Json => lines.with_ansi(false).json().flatten_event(true).boxed(),
+        LogFormat::Text => lines.with_ansi(colours).with_target(false).boxed(),
+        LogFormat::Json => lines.event_format(JsonFormat).boxed(),
     };
-    let events = events::Recorder.with_filter(LevelFilter::INFO);
-    tracing_subscriber::registry().with(lines.with_filter(filter)).with(events).init();
+    tracing_subscriber::registry().with(Log { lines }).init();
     Ok(())
 }
 
 /// The level of the lines that are written.
 pub(crate) fn level() -> String {
-    let level = FILTER.get().and_then(Handle::clone_current);
-    level.map_or_else(String::new, |level| level.to_string())
+    log_layer::level().to_string()
 }
 
 /// Changes it. False if there is no such level.
 pub(crate) fn set_level(text: &str) -> bool {
     let Ok(level) = parse_level(text) else { return false };
-    let changed = FILTER.get().map(|filter| filter.reload(LevelFilter::from_level(level)));
-    info!(level = %text, "log level changed");
-    changed.is_some_and(|changed| changed.is_ok())
+    log_layer::set_level(LevelFilter::from_level(level));
+    info!(to = %text, "log level changed");
+    true
+}
+
+/// Logs how many lines were left out, if that is due at `now` or the log `ends`.
+pub(crate) fn report_suppressed(now: Instant, ends: bool) {
+    for suppressed in log_layer::poll_suppressed(now, ends) {
+        info!(of = suppressed.name, count = suppressed.count, "lines suppressed");
+    }
 }
 
 /// Advice to an operator about a node that is down for `reason`. `is_tls` says whether links to nodes use TLS.

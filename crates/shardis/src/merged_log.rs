@@ -1,6 +1,5 @@
 //! One line for each event, though each worker notices it for itself.
 
-use crate::line_limit::LineLimit;
 use proxy::Notice;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -19,8 +18,6 @@ pub(crate) struct MergedLog {
     moments: BTreeMap<String, Instant>,
     /// The last logged notice about keys that other shards hold.
     remapped: Option<Notice>,
-    /// Of lines that are each of one client.
-    of_clients: LineLimit,
 }
 
 /// A condition that begins and ends, and its shard.
@@ -33,7 +30,7 @@ enum Kind {
     Ends(Vec<Condition>),
     Moment(String),
     Remapped,
-    /// A notice about one client.
+    /// A notice about one client, which one worker has.
     Own,
 }
 
@@ -67,7 +64,7 @@ impl MergedLog {
                 self.remapped = Some(notice.clone());
                 !is_told
             }
-            Kind::Own => self.of_clients.admits(now),
+            Kind::Own => true,
         }
     }
 
@@ -80,11 +77,6 @@ impl MergedLog {
             self.conditions.remove(condition);
         }
         is_over
-    }
-
-    /// Number of left-out lines about single clients, if a line about them is due.
-    pub(crate) fn poll_left_out(&mut self, now: Instant) -> Option<u64> {
-        self.of_clients.poll_left_out(now)
     }
 
     /// The nodes have changed: conditions of removed ones have no end.
@@ -189,8 +181,5 @@ mod tests {
         let (mut log, now) = (MergedLog::default(), Instant::now());
         let failed = Notice::HandshakeFailed { peer: "a".to_owned(), reason: "b".to_owned() };
         assert!(log.admits(0, &failed, now) && log.admits(1, &failed, now));
-        while log.admits(0, &failed, now) {}
-        assert_eq!(log.poll_left_out(now), Some(1), "but not without end");
-        assert!(log.admits(0, &down("a", "refused"), now), "and nobody's flood hides what becomes of nodes");
     }
 }

@@ -540,9 +540,6 @@ impl Sharding {
                 logging::log(worker, &notice, is_tls);
             }
         }
-        if let Some(lines) = self.merged_log.poll_left_out(now) {
-            warn!(lines, reason = "limit of lines about clients", "log lines dropped");
-        }
         while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
             self.merged_log.forget_conditions();
             discovery::log(&news);

@@ -135,6 +135,10 @@ fn event(event: &Event) -> Vec<Field> {
         Some((name, value)) => field(name, value),
         None => field("", detail),
     }));
+    let advice = [("meaning", &event.meaning), ("cure", &event.cure)];
+    fields.extend(
+        advice.iter().filter(|(_, text)| !text.as_str().is_empty()).map(|(name, text)| field(name, text)),
+    );
     fields
 }
 

@@ -143,6 +143,8 @@ pub(crate) struct Event {
     pub level: Shown,
     pub name: Shown,
     pub details: Shown,
+    pub meaning: Shown,
+    pub cure: Shown,
 }
 
 /// The answer to `/hot`.

@@ -41,6 +41,8 @@ pub(crate) fn sample(now_s: f64, requests: u64) -> Sample {
         level: "WARN".into(),
         name: "node down".into(),
         details: "node=127.0.0.1:7001 reason=refused".into(),
+        meaning: "The node cannot be reached.".into(),
+        cure: "Start the node.".into(),
     };
     let hot = HotKey { key: "user:1".into(), per_s: 500.0, error: 2.0, writes: 0.25, bytes_max: 4096 };
     let slow = Slow {

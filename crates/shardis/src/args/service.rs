@@ -59,7 +59,7 @@ pub(crate) struct ServiceArgs {
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
 
-    /// Log format: text (a name, then key=value) or json (an object in each line; the name is its message)
+    /// Log format: text (a name, then key=value) or json (an object in each line, with the key `name`)
     #[arg(long, value_name = "text|json", default_value = "text", value_parser = parse_log_format)]
     pub(crate) log_format: LogFormat,
 }

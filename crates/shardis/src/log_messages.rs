@@ -1,0 +1,359 @@
+//! Names of the lines of the log, each with its meaning and its cure.
+//!
+//! docs/log.md is made from this table and from the calls that log: `cargo xtask tidy --bless` writes the page. tidy refuses
+//! a call whose name is not in the table, and a row that no call uses.
+
+/// A line of the log.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Message {
+    /// The stable name.
+    pub(crate) name: &'static str,
+    /// Keys of its subject: lines about different subjects have bounds of their own (`log_bounds.rs`).
+    pub(crate) per: &'static [&'static str],
+    /// The event or condition that the line tells of.
+    pub(crate) meaning: &'static str,
+    /// Advice to an operator; empty if nothing is to be done.
+    pub(crate) cure: &'static str,
+}
+
+/// A line that is not in the table.
+pub(crate) const UNLISTED: Message = Message { name: "other lines", per: &[], meaning: "", cure: "" };
+
+/// The row of `name`.
+pub(crate) fn find(name: &str) -> &'static Message {
+    MESSAGES.binary_search_by_key(&name, |row| row.name).map_or(&UNLISTED, |at| &MESSAGES[at])
+}
+
+/// All of them, by name.
+pub(crate) const MESSAGES: &[Message] = &[
+    Message {
+        name: "accept failed",
+        per: &[],
+        meaning: "The system refuses further connections. shardis tries again ten times a second.",
+        cure: "If the error names open files, raise `ulimit -n` (`LimitNOFILE` in a systemd unit).",
+    },
+    Message {
+        name: "access open",
+        per: &[],
+        meaning: "Clients can reach more than was probably meant; `reason` says which and why.",
+        cure: "Set a password: `--requirepass-file` or `--acl-file`.",
+    },
+    Message {
+        name: "certificate reload failed",
+        per: &[],
+        meaning: "After SIGHUP, certificates, keys or CAs could not be read. The old ones stay in use.",
+        cure: "Correct the file that `error` names, then send SIGHUP again.",
+    },
+    Message {
+        name: "certificates reloaded",
+        per: &[],
+        meaning: "New connections use the certificates that were read after SIGHUP.",
+        cure: "",
+    },
+    Message {
+        name: "client closed",
+        per: &["reason"],
+        meaning: "shardis closed the connection of a client, for `reason`.",
+        cure: "For an output or memory limit, find the client that does not read its replies, or raise the limit \
+               (docs/memory.md). For a protocol error, find the program at `peer` that is no Redis client.",
+    },
+    Message {
+        name: "client limit lowered",
+        per: &["listener"],
+        meaning: "The limit of file descriptors permits fewer clients than `--maxclients`.",
+        cure: "Raise `ulimit -n` (`LimitNOFILE` in a systemd unit), or lower `--maxclients`.",
+    },
+    Message {
+        name: "client refused",
+        per: &["reason"],
+        meaning: "A connection did not become a client: its TLS handshake or its PROXY header failed.",
+        cure: "Compare its certificate, TLS version or load balancer with the options of the listener \
+               (docs/transport.md).",
+    },
+    Message {
+        name: "clients denied",
+        per: &[],
+        meaning: "Protected mode closed this number of connections from other machines.",
+        cure: "Set a password (`--requirepass-file`, `--acl-file`), or `--protected-mode=no` in a closed network.",
+    },
+    Message {
+        name: "clients refused",
+        per: &["listener"],
+        meaning: "This number of connections was closed because `maxclients` were connected.",
+        cure: "Look for clients that leak connections (`CLIENT LIST`), or raise `--maxclients`.",
+    },
+    Message {
+        name: "discovered topology rejected",
+        per: &[],
+        meaning: "Cluster or sentinels named a topology that cannot be used. The former one stays in use.",
+        cure: "Read `reason`; `shardis doctor` with the same options shows the state of the nodes.",
+    },
+    Message {
+        name: "discovery failed",
+        per: &[],
+        meaning: "The thread of the discovery has ended. The topology stays as it is.",
+        cure: "Restart shardis, and report the error.",
+    },
+    Message {
+        name: "discovery unanswered",
+        per: &["address"],
+        meaning: "A seed, a node or a sentinel gave no usable answer. The discovery asks the others.",
+        cure: "If it stays away, start it, or take it off `--cluster` or `--sentinel`.",
+    },
+    Message {
+        name: "drain aborted",
+        per: &[],
+        meaning: "A second signal ended the process before all clients were served.",
+        cure: "",
+    },
+    Message {
+        name: "drain started",
+        per: &[],
+        meaning: "The process got SIGTERM or SIGINT. It accepts no clients and finishes requests in flight.",
+        cure: "",
+    },
+    Message {
+        name: "drain timed out",
+        per: &[],
+        meaning: "After `--drain-timeout`, this number of clients was still connected.",
+        cure: "If their requests matter, raise `--drain-timeout`.",
+    },
+    Message {
+        name: "foreign cluster rejected",
+        per: &["address"],
+        meaning: "The node at this address belongs to another cluster than the one that is served.",
+        cure: "Correct `--cluster`. If the whole cluster was created anew, restart shardis.",
+    },
+    Message {
+        name: "keys remapped",
+        per: &[],
+        meaning: "Nodes failed repeatedly, and other shards have their keys now (`--auto-eject-hosts`).",
+        cure: "Bring the nodes in `out` back. Caches refill; a store has lost sight of these keys.",
+    },
+    Message {
+        name: "library not stored",
+        per: &[],
+        meaning: "A library of functions exceeds the limit of those that shardis loads again into nodes.",
+        cure: "Load it again if a node loses it, or delete libraries that nobody uses.",
+    },
+    Message {
+        name: "lines suppressed",
+        per: &["of"],
+        meaning: "The log left out `count` lines named `of`, because there were too many (docs/log.md).",
+        cure: "The lines before it show the cause.",
+    },
+    Message {
+        name: "link refused",
+        per: &["shard"],
+        meaning: "A node refused a connection with this database, protocol or user.",
+        cure: "Compare `--databases` and the users with those of the node.",
+    },
+    Message {
+        name: "link replaced",
+        per: &["shard"],
+        meaning: "A link was silent for too long, and another took its place.",
+        cure: "If it recurs, look at the node's load, and at firewalls that forget connections \
+               (docs/timeouts.md).",
+    },
+    Message {
+        name: "log level changed",
+        per: &[],
+        meaning: "PUT `/log-level` changed the level of the log.",
+        cure: "",
+    },
+    Message {
+        name: "log lines dropped",
+        per: &[],
+        meaning: "stderr was read too slowly. This number of lines is lost.",
+        cure: "Look at the program that reads the log, and at its disk.",
+    },
+    Message {
+        name: "node down",
+        per: &["shard", "node"],
+        meaning: "A worker cannot reach the node, or the node refuses it; `reason` says why.",
+        cure: "Start the node, or follow `hint`. shardis tries again by itself.",
+    },
+    Message {
+        name: "node read-only",
+        per: &["shard"],
+        meaning: "The node is a replica, though the options name it as a primary. Writes fail.",
+        cure: "Name its primary in its place, and itself behind it: `primary|replica`.",
+    },
+    Message {
+        name: "node refused",
+        per: &["shard"],
+        meaning: "The node cannot be meant: a sentinel, shardis itself, a node of a cluster. It gets no requests.",
+        cure: "Correct the address that `shard` and `reason` name.",
+    },
+    Message { name: "node up", per: &["shard", "node"], meaning: "The node can be used again.", cure: "" },
+    Message {
+        name: "node writable",
+        per: &["shard"],
+        meaning: "The node that was read-only is a primary now.",
+        cure: "",
+    },
+    Message {
+        name: "option doubtful",
+        per: &["reason"],
+        meaning: "An option is permitted, but probably not meant so.",
+        cure: "Follow `reason`.",
+    },
+    Message {
+        name: "popped element lost",
+        per: &["shard"],
+        meaning: "A blocking pop took an element whose client had left, and the node did not take it back.",
+        cure: "If elements must not be lost, use BLMOVE with a list of the consumer.",
+    },
+    Message {
+        name: "primary unconfirmed",
+        per: &["shard"],
+        meaning: "Sentinels name this node as the primary, but the node itself does not agree yet.",
+        cure: "During a failover, none. If it stays so, compare ROLE of the node with SENTINEL MASTERS.",
+    },
+    Message {
+        name: "primary unknown to sentinel",
+        per: &["address"],
+        meaning: "The sentinel does not watch a primary of this name.",
+        cure: "Compare `--master` with SENTINEL MASTERS.",
+    },
+    Message {
+        name: "reload skipped",
+        per: &[],
+        meaning: "SIGHUP came, and no option names a file to read again.",
+        cure: "",
+    },
+    Message {
+        name: "replicas available",
+        per: &["shard"],
+        meaning: "Replicas of the shard answer reads again.",
+        cure: "",
+    },
+    Message {
+        name: "replicas unavailable",
+        per: &["shard"],
+        meaning: "No replica of the shard may answer reads; `reason` says why (docs/replicas.md).",
+        cure: "Start the replicas, or wait until they have caught up.",
+    },
+    Message {
+        name: "request refused",
+        per: &["command"],
+        meaning: "A request has keys of several shards, and its command cannot be split.",
+        cure: "Give these keys one hash tag, or set the option in `option` (docs/cross-shard.md).",
+    },
+    Message {
+        name: "seed rejected",
+        per: &["address"],
+        meaning: "The address in `--cluster` is no node of a Redis Cluster.",
+        cure: "Name plain nodes with `--nodes`.",
+    },
+    Message {
+        name: "sentinel rejected",
+        per: &["address"],
+        meaning: "The address in `--sentinel` is no sentinel.",
+        cure: "Name sentinels, most often at port 26379; plain nodes with `--nodes`.",
+    },
+    Message {
+        name: "shard without keys",
+        per: &["shard"],
+        meaning: "The weight of the shard is so small that no key belongs to it.",
+        cure: "Give it a larger weight, or take it away.",
+    },
+    Message {
+        name: "signal ignored",
+        per: &[],
+        meaning: "SIGUSR1 or SIGUSR2 came, which mean nothing here.",
+        cure: "SIGTERM drains and ends the process, SIGHUP reloads files.",
+    },
+    Message {
+        name: "slow start finished",
+        per: &[],
+        meaning: "All nodes have all of their keys again.",
+        cure: "",
+    },
+    Message {
+        name: "slow start running",
+        per: &[],
+        meaning: "Nodes in `returning` are back and get their keys step by step (`--slow-start-ms`).",
+        cure: "",
+    },
+    Message {
+        name: "store failed",
+        per: &["shard"],
+        meaning: "A store in this process has ended.",
+        cure: "Restart shardis, and report the error.",
+    },
+    Message {
+        name: "subscriptions lost",
+        per: &["shard"],
+        meaning: "The connection with subscriptions is gone. Messages until they are restored are missed.",
+        cure: "Look why the node or the connection failed (`reason`).",
+    },
+    Message {
+        name: "subscriptions restored",
+        per: &["shard"],
+        meaning: "Messages of this number of topics arrive again.",
+        cure: "",
+    },
+    Message {
+        name: "topology changed",
+        per: &[],
+        meaning: "Cluster or sentinels have changed: slots, primaries, replicas.",
+        cure: "",
+    },
+    Message {
+        name: "topology discovered",
+        per: &[],
+        meaning: "The first topology is known, from the node or sentinel in `by`.",
+        cure: "",
+    },
+    Message {
+        name: "user reload failed",
+        per: &[],
+        meaning: "After SIGHUP, the users could not be read. The old ones stay in use.",
+        cure: "Correct the file that `error` names.",
+    },
+    Message {
+        name: "user save failed",
+        per: &[],
+        meaning: "ACL SAVE could not write the file of the users. The file is unchanged.",
+        cure: "Look at the rights and the disk of its folder.",
+    },
+    Message { name: "users reloaded", per: &[], meaning: "The users were read again.", cure: "" },
+    Message { name: "users saved", per: &[], meaning: "ACL SAVE wrote the users into their file.", cure: "" },
+    Message {
+        name: "wall clock set",
+        per: &[],
+        meaning: "The wall clock jumped by `step_ms`. Times of day follow, waits do not.",
+        cure: "If it recurs, look at the time service of this machine.",
+    },
+    Message {
+        name: "worker failed",
+        per: &["worker"],
+        meaning: "A worker has ended with an error. The process ends.",
+        cure: "Restart shardis, and report the error.",
+    },
+    Message {
+        name: "worker resumed",
+        per: &["worker", "listener"],
+        meaning: "The worker that stalled goes on, after this time.",
+        cure: "",
+    },
+    Message {
+        name: "worker stalled",
+        per: &["worker", "listener"],
+        meaning: "A turn of the worker takes very long. All of its clients wait.",
+        cure: "Look for a machine without free processor time or memory; if there is none, report it.",
+    },
+];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_are_in_order_and_are_found() {
+        assert!(MESSAGES.is_sorted_by(|row, next| row.name < next.name));
+        assert_eq!(find("node down").per, ["shard", "node"]);
+        assert_eq!(find("sky down"), &UNLISTED);
+    }
+}
