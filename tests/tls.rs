@@ -2,7 +2,7 @@
 
 use crate::harness::certificates::{Authority, Dialect, Directory, Identity, identity_flags};
 use crate::harness::client::{ReadError, bulk, request};
-use crate::harness::processes::{Finished, free_port, free_ports, run, shardis};
+use crate::harness::processes::{Finished, free_port, free_ports, run, shardis, shardis_binary};
 use crate::harness::{Client, Proxy, RedisServer, poll_until, show};
 use std::process::Command;
 
@@ -347,6 +347,25 @@ fn node_with_a_wrong_certificate_is_logged_and_not_used() {
             poll_until(reason, || proxy.output().contains(reason).then_some(()));
         }
     }
+}
+
+#[test]
+fn the_doctor_asks_nodes_over_tls() {
+    let (directory, authority) = (Directory::new(), Authority::new());
+    let nodes = [TlsNode::start(&node_flags(&directory, &authority, "yes"))];
+    let ours = identity_flags(&directory, "node-", "us", &authority.sign(&["shardis"]));
+    let doctor = |ca: &Authority| {
+        let ca = format!("--node-tls-ca-cert-file={}", directory.write("ca.crt", &ca.certificate));
+        let mut command = shardis_binary();
+        command.args(["doctor", "--maxclients=100", "--node-tls", &node_list(&nodes), &ca]).args(&ours);
+        let Finished { code, stdout, .. } = run(command);
+        (code, stdout)
+    };
+    let (code, text) = doctor(&authority);
+    // A busy machine may delay a PING, which is a warning.
+    assert!(code != Some(4) && text.contains("1 node asked") && text.contains("0 errors"), "{text}");
+    let (code, text) = doctor(&Authority::new());
+    assert!(code == Some(4) && text.contains("invalid peer certificate"), "{text}");
 }
 
 #[test]

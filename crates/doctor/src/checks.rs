@@ -1,20 +1,36 @@
 //! The table of the checks. Each looks at the answers of all nodes and finds one kind of trouble.
 
+mod cluster;
 mod layout;
 mod limits;
 mod process;
 mod rights;
+mod sentinel;
 mod times;
 
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
-use topology::TopologySpec;
+use topology::{Address, TopologySpec};
+
+/// The flags that name the nodes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Source {
+    /// `--nodes`.
+    #[default]
+    Nodes,
+    /// `--cluster`.
+    Cluster,
+    /// `--sentinel`, with these addresses.
+    Sentinels(Vec<Address>),
+}
 
 /// The flags of the set-up, as far as checks need them, and facts of this machine.
 #[derive(Clone, Debug, Default)]
 pub struct Setup {
-    /// The nodes, and where keys go.
+    /// The nodes, and where keys go. With sentinels the shards, without where they are; with a cluster none.
     pub spec: TopologySpec,
+    /// The flags that name the nodes.
+    pub source: Source,
     /// Databases that clients may choose.
     pub databases: u16,
     /// Clients that shardis is to have.
@@ -43,6 +59,26 @@ pub const CHECKS: &[Check] = &[
     check("same-process", Severity::Error, process::same_process),
     check("role", Severity::Error, process::role),
     check("cluster-node", Severity::Error, process::cluster_node),
+    check("slots-uncovered", Severity::Error, cluster::slots_uncovered),
+    check("slots-disputed", Severity::Error, cluster::slots_disputed),
+    check("cluster-state", Severity::Error, cluster::cluster_state),
+    check("failing-node", Severity::Error, cluster::failing_node),
+    check("cluster-epoch", Severity::Warning, cluster::cluster_epoch),
+    check("handshake", Severity::Warning, cluster::handshake),
+    check("no-replica", Severity::Warning, cluster::no_replica),
+    check("full-coverage", Severity::Warning, cluster::full_coverage),
+    check("reads-when-down", Severity::Warning, cluster::reads_when_down),
+    check("same-host", Severity::Note, cluster::same_host),
+    check("uneven-slots", Severity::Note, cluster::uneven_slots),
+    check("not-sentinel", Severity::Error, sentinel::not_sentinel),
+    check("unknown-name", Severity::Error, sentinel::unknown_name),
+    check("primary-disputed", Severity::Error, sentinel::primary_disputed),
+    check("primary-down", Severity::Error, sentinel::primary_down),
+    check("quorum", Severity::Error, sentinel::quorum),
+    check("few-sentinels", Severity::Warning, sentinel::few_sentinels),
+    check("failover-times", Severity::Warning, sentinel::timeouts),
+    check("sentinel-replicas", Severity::Warning, sentinel::replicas),
+    check("unnamed-sentinels", Severity::Note, sentinel::unnamed),
     check("layout", Severity::Error, layout::layout),
     check("databases", Severity::Error, limits::databases),
     check("rights", Severity::Error, rights::rights),
@@ -91,9 +127,9 @@ fn general(severity: Severity, found: String, effect: &'static str, cure: impl I
     Finding { check: "", severity, node: String::new(), found, effect, cure: cure.into() }
 }
 
-/// The nodes that have answered.
+/// The nodes that have answered, without sentinels.
 fn answered(facts: &[Facts]) -> impl Iterator<Item = &Facts> {
-    facts.iter().filter(|facts| facts.fault.is_none())
+    facts.iter().filter(|facts| facts.fault.is_none() && !facts.member.is_sentinel())
 }
 
 /// The values that nodes have, each with the nodes that have it, if there is more than one value.
@@ -128,7 +164,9 @@ fn listed(values: &[(&str, Vec<&str>)]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::testing::{setup, well};
+    use crate::testing::{cluster, place, sentinels, setup, well};
+    use crate::watch::Watch;
+    use topology::discovery::Answer;
 
     fn names(setup: &Setup, facts: &[Facts]) -> Vec<(&'static str, Severity)> {
         findings(setup, facts).iter().map(|finding| (finding.check, finding.severity)).collect()
@@ -158,7 +196,7 @@ mod tests {
     fn each_trouble_is_found_alone() {
         use Severity::{Error, Note, Warning};
         assert_eq!(after(|node| node.fault = Some("connection refused".into())), [("unreachable", Error)]);
-        assert_eq!(after(|node| set(node, "run_id", "run0")), [("same-process", Error)]);
+        assert_eq!(after(|node| set(node, "run_id", "run of 10.0.0.1:6379")), [("same-process", Error)]);
         assert_eq!(after(|node| set(node, "role", "slave")), [("role", Error)]);
         assert_eq!(after(|node| node.member.is_replica = true), [("role", Error)]);
         assert_eq!(after(|node| set(node, "cluster_enabled", "1")), [("cluster-node", Error)]);
@@ -175,6 +213,131 @@ mod tests {
         assert_eq!(after(|node| node.clock_ahead_us = Some(3_000_000)), [("clock", Warning)]);
         assert_eq!(after(|node| node.pings_us = vec![30_000; 100]), [("latency", Warning)]);
         assert_eq!(after(|node| node.config.clear()), [("config-hidden", Note)]);
+    }
+
+    /// The findings after a change of the view of the second node of a cluster, or of all nodes.
+    fn after_view(is_of_all: bool, change: impl Fn(&mut Answer)) -> Vec<(&'static str, Severity)> {
+        let (setup, mut facts) = cluster();
+        for (at, node) in facts.iter_mut().enumerate() {
+            if let Some(Ok(view)) = &mut node.cluster
+                && (is_of_all || at == 1)
+            {
+                change(view);
+            }
+        }
+        names(&setup, &facts)
+    }
+
+    #[test]
+    fn each_trouble_of_a_cluster_is_found_alone() {
+        use Severity::{Error, Note, Warning};
+        assert_eq!(after_view(true, |_| ()), []);
+        assert_eq!(
+            after_view(true, |view| view.nodes[0].slots = vec![1..=8191]),
+            [("slots-uncovered", Error)]
+        );
+        let moved = |view: &mut Answer| {
+            view.nodes[0].slots = vec![0..=8190];
+            view.nodes[1].slots = vec![8191..=16383];
+        };
+        assert_eq!(after_view(false, moved), [("slots-disputed", Error)]);
+        assert_eq!(after_view(false, |view| view.is_ok = false), [("cluster-state", Error)]);
+        assert_eq!(after_view(false, |view| view.epoch = 4), [("cluster-epoch", Warning)]);
+        assert_eq!(after_view(false, |view| view.handshakes = 1), [("handshake", Warning)]);
+        assert_eq!(after_view(false, |view| view.nodes[0].is_suspected = true), [("failing-node", Warning)]);
+        let found = after_view(true, |view| view.nodes[2].is_failed = true);
+        assert_eq!(found, [("failing-node", Warning), ("no-replica", Warning)]);
+        assert_eq!(after_view(true, |view| view.nodes[0].is_failed = true), [("failing-node", Error)]);
+        let together = |view: &mut Answer| view.nodes[2].address = Some(place("10.0.0.1:7001"));
+        assert_eq!(after_view(true, together), [("same-host", Note)]);
+        let uneven = |view: &mut Answer| {
+            view.nodes[0].slots = vec![0..=4000];
+            view.nodes[1].slots = vec![4001..=16383];
+        };
+        assert_eq!(after_view(true, uneven), [("uneven-slots", Note)]);
+    }
+
+    #[test]
+    fn settings_of_a_cluster_are_judged_by_all_nodes() {
+        use Severity::{Error, Note, Warning};
+        let (setup, mut facts) = cluster();
+        configure(&mut facts[0], "cluster-require-full-coverage", "yes");
+        assert_eq!(names(&setup, &facts), [("full-coverage", Warning)]);
+        for node in &mut facts {
+            configure(node, "cluster-require-full-coverage", "yes");
+            configure(node, "cluster-allow-reads-when-down", "yes");
+        }
+        assert_eq!(names(&setup, &facts), [("full-coverage", Note), ("reads-when-down", Note)]);
+        let (_, mut facts) = cluster();
+        facts[1].cluster = Some(Err("ERR This instance has cluster support disabled".to_owned()));
+        assert_eq!(names(&setup, &facts), [("cluster-node", Error)]);
+        facts[1].cluster = Some(Err("NOPERM no permissions".to_owned()));
+        assert_eq!(names(&setup, &facts), [("rights", Error)]);
+        let (_, mut facts) = cluster();
+        facts[3].fault = Some("no answer in time".to_owned());
+        let found = findings(&setup, &facts);
+        assert!(
+            found[0].check == "unreachable" && found[0].cure.contains("cluster-announce-ip"),
+            "{found:?}"
+        );
+    }
+
+    /// The findings after a change of the answers of the first sentinel, or of all.
+    fn after_watch(is_of_all: bool, change: impl Fn(&mut Watch)) -> Vec<(&'static str, Severity)> {
+        let (setup, mut facts) = sentinels();
+        for sentinel in &mut facts[..if is_of_all { 3 } else { 1 }] {
+            change(&mut sentinel.watches[0]);
+        }
+        names(&setup, &facts)
+    }
+
+    #[test]
+    fn each_trouble_of_sentinels_is_found_alone() {
+        use Severity::{Error, Note, Warning};
+        let field = |name: &'static str, value: &'static str| {
+            move |watch: &mut Watch| drop(watch.fields.insert(name.to_owned(), value.to_owned()))
+        };
+        assert_eq!(after_watch(true, |_| ()), []);
+        let fault = |watch: &mut Watch| {
+            (watch.primary, watch.fault) = (None, Some("ERR unknown command".to_owned()));
+        };
+        assert_eq!(after_watch(false, fault), [("not-sentinel", Error)]);
+        assert_eq!(after_watch(false, |watch| watch.primary = None), [("unknown-name", Error)]);
+        let other = |watch: &mut Watch| watch.primary = Some(place("10.0.0.2:6379"));
+        assert_eq!(after_watch(false, other), [("primary-disputed", Error)]);
+        assert_eq!(after_watch(false, field("flags", "master,s_down")), [("primary-down", Error)]);
+        assert_eq!(after_watch(true, field("quorum", "4")), [("quorum", Error)]);
+        assert_eq!(after_watch(false, field("quorum", "3")), [("quorum", Warning)]);
+        assert_eq!(after_watch(true, field("quorum", "1")), [("quorum", Warning)]);
+        let lost = |watch: &mut Watch| watch.quorum_fault = Some("NOQUORUM 1 usable".to_owned());
+        assert_eq!(after_watch(false, lost), [("quorum", Error)]);
+        assert_eq!(after_watch(true, |watch| watch.fellows.truncate(1)), [("few-sentinels", Warning)]);
+        for (name, value) in [
+            ("down-after-milliseconds", "100"),
+            ("down-after-milliseconds", "90000"),
+            ("failover-timeout", "1000"),
+        ] {
+            assert_eq!(
+                after_watch(true, field(name, value)),
+                [("failover-times", Warning)],
+                "{name} {value}"
+            );
+        }
+        assert_eq!(after_watch(false, field("failover-timeout", "9000")), [("failover-times", Warning)]);
+        assert_eq!(after_watch(true, |watch| watch.replicas.clear()), [("sentinel-replicas", Warning)]);
+        assert_eq!(after_watch(false, |watch| watch.replicas.clear()), [("sentinel-replicas", Note)]);
+        let (setup, facts) = sentinels();
+        let two = Setup { source: Source::Sentinels(vec![facts[0].member.place.clone()]), ..setup };
+        assert_eq!(names(&two, &facts), [("unnamed-sentinels", Note)]);
+    }
+
+    #[test]
+    fn a_primary_of_sentinels_that_is_a_replica_is_found() {
+        let (setup, mut facts) = sentinels();
+        set(&mut facts[3], "role", "slave");
+        let found = findings(&setup, &facts);
+        assert_eq!(names(&setup, &facts), [("role", Severity::Error)]);
+        assert!(found[0].cure.contains("sentinels"), "{found:?}");
     }
 
     #[test]

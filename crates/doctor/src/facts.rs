@@ -1,20 +1,68 @@
 //! Everything that one node told.
 
-use crate::interview::{QUESTIONS, RIGHTS};
+use crate::interview::RIGHTS;
+use crate::watch::Watch;
 use resp::reply::{as_bulk, elements, is_error};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
+use std::sync::Arc;
+use topology::Address;
+use topology::discovery::{Answer, Asked, Replies};
 
-/// A node of the set-up, by the flags.
+/// A process to ask: a node or a sentinel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Member {
-    /// Its address.
+    /// Its address, as text.
     pub address: String,
-    /// The number of its shard.
+    /// Its address.
+    pub place: Address,
+    /// Its kind.
+    pub kind: Kind,
+    /// The number of its shard; 0 in a cluster, and for a sentinel.
     pub shard: usize,
-    /// Whether the flags name it as a replica.
+    /// Whether the flags or sentinels name it as a replica.
     pub is_replica: bool,
     /// Whether it runs on this machine.
     pub is_here: bool,
+}
+
+/// The kind of a member, which decides about the questions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A node that the flags or sentinels name.
+    Node,
+    /// A node of a Redis Cluster.
+    ClusterNode {
+        /// Whether it is asked over TLS.
+        is_tls: bool,
+    },
+    /// A sentinel.
+    Sentinel {
+        /// The primaries that it should watch.
+        names: Arc<[String]>,
+    },
+}
+
+impl Member {
+    /// The member of this kind at `place`.
+    pub fn new(place: Address, kind: Kind) -> Member {
+        let is_here = is_here(&place);
+        Member { address: place.to_string(), place, kind, shard: 0, is_replica: false, is_here }
+    }
+
+    /// Whether it is a sentinel.
+    pub fn is_sentinel(&self) -> bool {
+        matches!(self.kind, Kind::Sentinel { .. })
+    }
+}
+
+fn is_here(address: &Address) -> bool {
+    match address {
+        Address::Tcp { host, .. } => {
+            host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
+        }
+        Address::Unix(_) | Address::Embedded(_) => true,
+    }
 }
 
 /// See the module.
@@ -40,6 +88,10 @@ pub struct Facts {
     pub pings_us: Vec<u64>,
     /// Random keys of database 0.
     pub keys: Vec<Vec<u8>>,
+    /// The view of its cluster, or the reason why there is none; `None` if it was not asked.
+    pub cluster: Option<Result<Answer, String>>,
+    /// The answers of a sentinel about each primary.
+    pub watches: Vec<Watch>,
 }
 
 impl Facts {
@@ -56,18 +108,37 @@ impl Facts {
             clock_ahead_us: None,
             pings_us: Vec::new(),
             keys: Vec::new(),
+            cluster: None,
+            watches: Vec::new(),
         }
     }
 
-    /// Takes the answers to the questions about the node, which came at `unix_us`.
-    pub(crate) fn take_answers(&mut self, replies: &[Vec<u8>], unix_us: u64) {
-        for (question, reply) in QUESTIONS.iter().zip(replies) {
-            match question[0] {
-                b"INFO" => self.info = info_of(reply),
-                b"CONFIG" => self.config.extend(pair_of(reply)),
-                b"ACL" => self.user = as_bulk(reply).map(text_of),
+    /// Takes the answers to `questions` about the member, which came at `unix_us`.
+    pub(crate) fn take_answers(&mut self, questions: &[Vec<String>], replies: &[Vec<u8>], unix_us: u64) {
+        let mut of_cluster = Replies::default();
+        for (question, reply) in questions.iter().zip(replies) {
+            match (question[0].as_str(), question.get(1).map_or("", String::as_str)) {
+                ("INFO", _) => self.info = info_of(reply),
+                ("CONFIG", _) => self.config.extend(pair_of(reply)),
+                ("ACL", _) => self.user = as_bulk(reply).map(text_of),
+                ("CLUSTER", "INFO") => of_cluster.info.clone_from(reply),
+                ("CLUSTER", "NODES") => of_cluster.nodes.clone_from(reply),
+                ("CLUSTER", "SHARDS") => of_cluster.shards.clone_from(reply),
+                ("CLUSTER", _) => of_cluster.slots = Some(reply.clone()),
+                ("SENTINEL", about) => {
+                    let Some(name) = question.get(2) else { continue };
+                    if self.watches.last().is_none_or(|watch| watch.name != *name) {
+                        self.watches.push(Watch::of(name));
+                    }
+                    let watch = self.watches.last_mut().expect("one was pushed");
+                    watch.take(about, reply);
+                }
                 _ => self.clock_ahead_us = clock_of(reply).map(|node_us| node_us - unix_us as i64),
             }
+        }
+        if let Kind::ClusterNode { is_tls } = self.member.kind {
+            let asked = Asked { address: &self.member.place, is_tls };
+            self.cluster = Some(of_cluster.digest(asked));
         }
     }
 
@@ -85,6 +156,11 @@ impl Facts {
         self.keys = replies.iter().filter_map(|reply| as_bulk(reply)).map(<[u8]>::to_vec).collect();
         self.keys.sort_unstable();
         self.keys.dedup();
+    }
+
+    /// The view of the cluster, if there is one.
+    pub(crate) fn view(&self) -> Option<&Answer> {
+        self.cluster.as_ref()?.as_ref().ok()
     }
 
     /// A field of INFO.
@@ -106,7 +182,7 @@ impl Facts {
     }
 }
 
-fn text_of(bytes: &[u8]) -> String {
+pub(crate) fn text_of(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 

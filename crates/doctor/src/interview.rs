@@ -1,22 +1,48 @@
-//! The conversation with one node: questions about itself, about the rights of our user, a hundred PINGs one after the other,
-//! and random keys.
+//! The conversation with one node or sentinel. A node gets questions about itself and the rights of our user, a hundred PINGs
+//! one after the other, and RANDOMKEY. A sentinel gets questions about each primary.
 
-use crate::facts::{Facts, Member};
+use crate::facts::{Facts, Kind, Member};
+use crate::watch::ABOUT;
 use resp::encode;
 use resp::reply::{ReplyLimits, Scanner, is_push};
 use stdx::Instant;
 
-/// Questions about the node. The answers are found by their places in this list.
-pub(crate) const QUESTIONS: [&[&[u8]]; 8] = [
-    &[b"INFO"],
-    &[b"CONFIG", b"GET", b"timeout"],
-    &[b"CONFIG", b"GET", b"maxmemory"],
-    &[b"CONFIG", b"GET", b"maxmemory-policy"],
-    &[b"CONFIG", b"GET", b"databases"],
-    &[b"CONFIG", b"GET", b"maxclients"],
-    &[b"ACL", b"WHOAMI"],
-    &[b"TIME"],
+/// Questions about any node. The answers are found by their places in this list.
+const OF_NODES: [&str; 8] = [
+    "INFO",
+    "CONFIG GET timeout",
+    "CONFIG GET maxmemory",
+    "CONFIG GET maxmemory-policy",
+    "CONFIG GET databases",
+    "CONFIG GET maxclients",
+    "ACL WHOAMI",
+    "TIME",
 ];
+
+/// Further questions about a node of a cluster. Before Redis 7 there is no CLUSTER SHARDS.
+const OF_CLUSTER_NODES: [&str; 6] = [
+    "CLUSTER INFO",
+    "CLUSTER NODES",
+    "CLUSTER SHARDS",
+    "CLUSTER SLOTS",
+    "CONFIG GET cluster-require-full-coverage",
+    "CONFIG GET cluster-allow-reads-when-down",
+];
+
+/// The questions about a member of this kind.
+fn questions(kind: &Kind) -> Vec<Vec<String>> {
+    let divided = |question: &str| question.split(' ').map(str::to_owned).collect();
+    match kind {
+        Kind::Node => OF_NODES.into_iter().map(divided).collect(),
+        Kind::ClusterNode { .. } => OF_NODES.into_iter().chain(OF_CLUSTER_NODES).map(divided).collect(),
+        Kind::Sentinel { names } => {
+            let about = |name: &String| {
+                ABOUT.map(|about| vec!["SENTINEL".to_owned(), about.to_owned(), name.clone()])
+            };
+            std::iter::once(vec!["INFO".to_owned()]).chain(names.iter().flat_map(about)).collect()
+        }
+    }
+}
 
 /// Requests that clients and shardis itself send. The user of the nodes must be allowed to.
 pub(crate) const RIGHTS: [&[&[u8]]; 14] = [
@@ -129,29 +155,33 @@ impl Interview {
                 if let Some(refusal) = replies.iter().find_map(|reply| reply.strip_prefix(b"-")) {
                     return self.fail(String::from_utf8_lossy(refusal).trim());
                 }
-                self.ask(Stage::Questions, &QUESTIONS, requests);
+                let questions = questions(&self.facts.member.kind);
+                (self.stage, self.awaited) = (Stage::Questions, questions.len());
+                for question in &questions {
+                    let words: Vec<&[u8]> = question.iter().map(String::as_bytes).collect();
+                    encode::request(requests, &words);
+                }
             }
             Stage::Questions => {
-                self.facts.take_answers(&replies, unix_us);
-                self.ask_rights(now, requests);
+                self.facts.take_answers(&questions(&self.facts.member.kind), &replies, unix_us);
+                match self.facts.member.is_sentinel() {
+                    true => self.stage = Stage::Done,
+                    false => self.ask_rights(now, requests),
+                }
             }
             Stage::Rights => {
                 self.facts.take_rights(&replies);
                 self.begin_pings(now, requests);
             }
-            Stage::Pings => self.ask(Stage::Keys, &[&[b"RANDOMKEY" as &[u8]] as &[_]; KEYS], requests),
+            Stage::Pings => {
+                (self.stage, self.awaited) = (Stage::Keys, KEYS);
+                (0..KEYS).for_each(|_| encode::request(requests, &[b"RANDOMKEY"]));
+            }
             Stage::Keys => {
                 self.facts.take_keys(&replies);
                 self.stage = Stage::Done;
             }
             Stage::Done => {}
-        }
-    }
-
-    fn ask(&mut self, stage: Stage, questions: &[&[&[u8]]], requests: &mut Vec<u8>) {
-        (self.stage, self.awaited) = (stage, questions.len());
-        for question in questions {
-            encode::request(requests, question);
         }
     }
 
@@ -186,6 +216,11 @@ impl Interview {
     /// Whether nothing is to be asked any more.
     pub fn is_done(&self) -> bool {
         self.stage == Stage::Done
+    }
+
+    /// The answers so far.
+    pub fn facts(&self) -> &Facts {
+        &self.facts
     }
 
     /// The answers.

@@ -2,8 +2,8 @@
 //! findings go out. The binary has the sockets.
 //!
 //! ```text
-//!     node ─► Interview (one for each node) ─► Facts ─┐
-//!                                    Setup (flags) ───┴─► checks.rs ─► Vec<Finding> ─► report.rs: text, JSON, exit code
+//!     node, sentinel ─► Interview (one for each) ─► Facts ─┬─► Roll ─► further nodes and sentinels to ask
+//!                                         Setup (flags) ───┴─► checks.rs ─► Vec<Finding> ─► report.rs: text, JSON, exit code
 //! ```
 //!
 //! Begin with `checks.rs`, the table of the checks. Each is a function from facts to findings.
@@ -15,11 +15,15 @@ mod facts;
 mod finding;
 mod interview;
 mod report;
+mod roll;
 #[cfg(test)]
 mod testing;
+mod watch;
 
-pub use checks::{CHECKS, Check, Setup, findings};
-pub use facts::{Facts, Member};
+pub use checks::{CHECKS, Check, Setup, Source, findings};
+pub use facts::{Facts, Kind, Member};
 pub use finding::{Finding, Severity};
 pub use interview::Interview;
 pub use report::{json, text};
+pub use roll::Roll;
+pub use watch::{Peer, Watch};

@@ -26,16 +26,25 @@ pub fn text(findings: &[Finding], facts: &[Facts]) -> String {
         counted(found, severity.name())
     };
     let keys: usize = facts.iter().map(|node| node.keys.len()).sum();
+    let (nodes, sentinels) = members(facts);
+    let sentinels =
+        if sentinels == 0 { String::new() } else { format!(" and {}", counted(sentinels, "sentinel")) };
     let _ = writeln!(
         text,
-        "{} asked, {} sampled: {}, {}, {}",
-        counted(facts.len(), "node"),
+        "{}{sentinels} asked, {} sampled: {}, {}, {}",
+        counted(nodes, "node"),
         counted(keys, "key"),
         count(Severity::Error),
         count(Severity::Warning),
         count(Severity::Note)
     );
     text
+}
+
+/// The numbers of nodes and of sentinels.
+fn members(facts: &[Facts]) -> (usize, usize) {
+    let sentinels = facts.iter().filter(|facts| facts.member.is_sentinel()).count();
+    (facts.len() - sentinels, sentinels)
 }
 
 fn counted(count: usize, name: &str) -> String {
@@ -45,6 +54,7 @@ fn counted(count: usize, name: &str) -> String {
 #[derive(Serialize)]
 struct Report<'a> {
     nodes: usize,
+    sentinels: usize,
     keys: usize,
     findings: &'a [Finding],
 }
@@ -52,5 +62,6 @@ struct Report<'a> {
 /// The report for programs, in one line.
 pub fn json(findings: &[Finding], facts: &[Facts]) -> serde_json::Result<String> {
     let keys = facts.iter().map(|node| node.keys.len()).sum();
-    Ok(serde_json::to_string(&Report { nodes: facts.len(), keys, findings })? + "\n")
+    let (nodes, sentinels) = members(facts);
+    Ok(serde_json::to_string(&Report { nodes, sentinels, keys, findings })? + "\n")
 }

@@ -6,12 +6,12 @@ use crate::transport::NodeTls;
 use crate::wall_clock::unix_us;
 use crate::worker::{Clock, reason};
 use anyhow::{Result, anyhow, bail};
-use doctor::{Facts, Interview, Member, Setup, Severity};
+use doctor::{Facts, Interview, Kind, Member, Roll, Setup, Severity, Source};
 use driver::{Driver, Event, Target};
 use proxy::{Credentials, Limits};
 use rustix::process::{Resource, getrlimit};
 use std::io::{self, Write};
-use std::net::{IpAddr, SocketAddr};
+use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use stdx::{Id, Instant};
@@ -30,15 +30,16 @@ const ERRORS: u8 = 4;
 
 /// Asks all nodes and prints the findings.
 pub(crate) fn run(args: &ProxyArgs, as_json: bool) -> Result<ExitCode> {
-    if args.discovery.is_given() {
-        bail!("the nodes of --cluster and --sentinel are not checked yet: name them with --nodes");
-    }
     if !args.has_nodes() {
-        bail!("there are no nodes to ask: name them with --nodes");
+        bail!("there are no nodes to ask: name them with --nodes, --cluster or --sentinel");
     }
-    let spec = args.spec().map_err(|error| anyhow!(error))?;
-    let setup = setup(args, spec);
-    let facts = Round::new(args, &setup.spec)?.ask_all()?;
+    let mut round = Round::new(args)?;
+    let (source, spec, members) = first_asked(args, round.tls.is_some()).map_err(|error| anyhow!(error))?;
+    let setup = setup(args, source, spec);
+    let mut roll = Roll::new(&members);
+    round.talks.extend(members.into_iter().map(Talk::with));
+    let facts = round.ask_all(&mut roll)?;
+    let facts = roll.settle(facts);
     let findings = doctor::findings(&setup, &facts);
     let text = if as_json { doctor::json(&findings, &facts)? } else { doctor::text(&findings, &facts) };
     // A closed stdout is no error: nobody reads.
@@ -50,10 +51,30 @@ pub(crate) fn run(args: &ProxyArgs, as_json: bool) -> Result<ExitCode> {
     })
 }
 
-fn setup(args: &ProxyArgs, spec: TopologySpec) -> Setup {
+/// The members that the flags name, with the flags' kind and the shards.
+fn first_asked(args: &ProxyArgs, is_tls: bool) -> Result<(Source, TopologySpec, Vec<Member>), String> {
+    let spec = args.spec()?;
+    if args.discovery.is_given() {
+        return args.discovery.first_asked(spec, is_tls);
+    }
+    let mut members = Vec::new();
+    for (shard, primary) in spec.nodes.iter().enumerate() {
+        let member = |place: &Address, is_replica| Member {
+            shard,
+            is_replica,
+            ..Member::new(place.clone(), Kind::Node)
+        };
+        members.push(member(&primary.address, false));
+        members.extend(primary.replicas.iter().map(|replica| member(&replica.address, true)));
+    }
+    Ok((Source::Nodes, spec, members))
+}
+
+fn setup(args: &ProxyArgs, source: Source, spec: TopologySpec) -> Setup {
     let huge_pages = std::fs::read_to_string(HUGE_PAGES).unwrap_or_default();
     Setup {
         spec,
+        source,
         databases: args.databases(),
         clients_max: args.service.maxclients,
         conns_per_node: args.service.workers() * (1 + Limits::default().engine.pinned_clients_max),
@@ -69,12 +90,18 @@ struct Round {
     clock: Clock,
     tls: Option<NodeTls>,
     credentials: Credentials,
+    sentinel_credentials: Credentials,
+    /// Whether sentinels speak TLS as nodes do.
+    is_sentinel_tls: bool,
     talks: Vec<Talk>,
 }
 
 /// One of them.
 struct Talk {
-    address: Address,
+    place: Address,
+    is_sentinel: bool,
+    /// Whether the members that it names were taken over.
+    is_read: bool,
     /// Addresses that were not tried.
     addrs: Vec<SocketAddr>,
     interview: Interview,
@@ -83,24 +110,21 @@ struct Talk {
 }
 
 impl Round {
-    fn new(args: &ProxyArgs, spec: &TopologySpec) -> Result<Round> {
+    fn new(args: &ProxyArgs) -> Result<Round> {
         let certificates = args.transport.load().map_err(|error| anyhow!(error))?;
-        let mut talks = Vec::new();
-        for (shard, primary) in spec.nodes.iter().enumerate() {
-            talks.push(Talk::with(&primary.address, shard, false));
-            talks.extend(primary.replicas.iter().map(|replica| Talk::with(&replica.address, shard, true)));
-        }
         Ok(Round {
             driver: Driver::new()?,
             clock: Clock::start(),
             tls: args.transport.node_tls(&certificates),
             credentials: args.credentials().map_err(|error| anyhow!(error))?,
-            talks,
+            sentinel_credentials: args.discovery.sentinel_credentials().map_err(|error| anyhow!(error))?,
+            is_sentinel_tls: args.discovery.sentinel_tls,
+            talks: Vec::new(),
         })
     }
 
-    /// The answers of all nodes.
-    fn ask_all(mut self) -> Result<Vec<Facts>> {
+    /// The answers of all members, and of those that they name.
+    fn ask_all(mut self, roll: &mut Roll) -> Result<Vec<Facts>> {
         for at in 0..self.talks.len() {
             self.begin(at);
         }
@@ -114,8 +138,22 @@ impl Round {
                     talk.interview.fail("no answer in time");
                 }
             }
+            self.ask_newcomers(roll);
         }
         Ok(self.talks.into_iter().map(|talk| talk.interview.into_facts()).collect())
+    }
+
+    /// Begins with the members that were named by others whose answers are complete.
+    fn ask_newcomers(&mut self, roll: &mut Roll) {
+        let mut newcomers = Vec::new();
+        for talk in self.talks.iter_mut().filter(|talk| talk.interview.is_done() && !talk.is_read) {
+            talk.is_read = true;
+            newcomers.extend(roll.newcomers(talk.interview.facts()));
+        }
+        for member in newcomers {
+            self.talks.push(Talk::with(member));
+            self.begin(self.talks.len() - 1);
+        }
     }
 
     fn handle_events(&mut self) {
@@ -127,7 +165,9 @@ impl Round {
                 Event::Connected(id) => {
                     let talk = &mut self.talks[id.index as usize];
                     talk.heard_at = now;
-                    talk.unsent = talk.interview.begin(self.credentials.request(), now);
+                    let credentials =
+                        if talk.is_sentinel { &self.sentinel_credentials } else { &self.credentials };
+                    talk.unsent = talk.interview.begin(credentials.request(), now);
                     writable.push(id);
                 }
                 Event::Received(id, bytes) => {
@@ -162,7 +202,7 @@ impl Round {
     fn begin(&mut self, at: usize) {
         let talk = &mut self.talks[at];
         talk.heard_at = self.clock.now();
-        match &talk.address {
+        match &talk.place {
             Address::Tcp { host, port } => match look_up(host, *port) {
                 Ok(addrs) => {
                     talk.addrs = addrs.into_iter().rev().collect();
@@ -182,7 +222,8 @@ impl Round {
     fn connect_next(&mut self, at: usize, reason: &str) {
         let talk = &mut self.talks[at];
         let Some(addr) = talk.addrs.pop() else { return talk.interview.fail(reason) };
-        let begun = match (&self.tls, &talk.address) {
+        let is_tls = self.is_sentinel_tls || !talk.is_sentinel;
+        let begun = match (self.tls.as_ref().filter(|_| is_tls), &talk.place) {
             (Some(tls), Address::Tcp { host, .. }) => {
                 self.driver.connect_tls(id_of(at), addr, &tls.connector(), tls.name_of(host))
             }
@@ -207,10 +248,11 @@ impl Round {
 }
 
 impl Talk {
-    fn with(address: &Address, shard: usize, is_replica: bool) -> Talk {
-        let member = Member { address: address.to_string(), shard, is_replica, is_here: is_here(address) };
+    fn with(member: Member) -> Talk {
         Talk {
-            address: address.clone(),
+            place: member.place.clone(),
+            is_sentinel: member.is_sentinel(),
+            is_read: false,
             addrs: Vec::new(),
             interview: Interview::new(member),
             unsent: Vec::new(),
@@ -221,13 +263,4 @@ impl Talk {
 
 fn id_of(at: usize) -> Id {
     Id { index: at as u32, generation: 0 }
-}
-
-fn is_here(address: &Address) -> bool {
-    match address {
-        Address::Tcp { host, .. } => {
-            host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
-        }
-        Address::Unix(_) | Address::Embedded(_) => true,
-    }
 }

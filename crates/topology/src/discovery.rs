@@ -40,8 +40,10 @@ mod sentinel_tests;
 mod testing;
 
 pub use cluster::{ClusterDiscovery, ClusterSettings};
+pub use cluster_answer::{Answer, Asked, Member, Replies, is_no_cluster};
 pub use news::{News, changes};
 pub use sentinel::{SentinelDiscovery, SentinelSettings};
+pub use sentinel_answer::{fields as sentinel_fields, parse_address, place as sentinel_place};
 pub use talk::{Action, Event, Party};
 
 use crate::{Address, ShardSpec};

@@ -1,6 +1,6 @@
 //! Checks whether keys are where this layout looks for them, and which other layout would find them.
 
-use super::{Setup, general};
+use super::{Setup, Source, general};
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
 use std::str::FromStr;
@@ -17,6 +17,10 @@ const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Modulo, Distribution::Mo
 const TAG_RULES: [&str; 6] = ["none", "{}", "redis", "sml", "perl", "codis"];
 
 pub(super) fn layout(setup: &Setup, facts: &[Facts]) -> Vec<Finding> {
+    if setup.source == Source::Cluster {
+        // The cluster itself refuses keys of other slots.
+        return Vec::new();
+    }
     let Ok(topology) = Topology::new(1, &setup.spec) else { return Vec::new() };
     let keys: Vec<(usize, &[u8])> = facts
         .iter()

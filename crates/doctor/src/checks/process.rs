@@ -1,21 +1,37 @@
 //! Checks of which processes the nodes are, and how they are.
 
-use super::{Setup, about, answered, differing, general, listed};
+use super::{Setup, Source, about, answered, differing, general, listed};
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
+use topology::discovery::is_no_cluster;
 
-pub(super) fn unreachable(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
+pub(super) fn unreachable(setup: &Setup, facts: &[Facts]) -> Vec<Finding> {
     let fault = |node: &Facts| {
         let reason = node.fault.as_deref()?;
         let cure = match () {
+            () if reason.starts_with("NOAUTH") && node.member.is_sentinel() => {
+                "name the file with its password: --sentinel-auth-file=PATH"
+            }
             () if reason.starts_with("NOAUTH") => "name the file with its password: --node-auth-file=PATH",
             () if reason.starts_with("WRONGPASS") => {
                 "compare --node-auth-file and --node-user with the users of the node"
             }
+            () if node.member.is_sentinel() => {
+                "start it, or take it off --sentinel; then SENTINEL RESET at the others"
+            }
+            () if setup.source == Source::Cluster => {
+                "start it, or have it announce an address that this machine can reach: cluster-announce-ip, -port"
+            }
+            () if setup.source != Source::Nodes => {
+                "start it, or have it announce an address that this machine can reach: replica-announce-ip, -port"
+            }
             () if reason.contains("refused") => "start the node, or correct its port in --nodes",
             () => "try `redis-cli -h HOST -p PORT PING` from this machine",
         };
-        let effect = "requests for its keys fail";
+        let effect = match node.member.is_sentinel() {
+            true => "fewer sentinels can tell where primaries are",
+            false => "requests for its keys fail",
+        };
         Some(about(node, Severity::Error, format!("it cannot be asked: {reason}"), effect, cure))
     };
     facts.iter().filter_map(fault).collect()
@@ -33,7 +49,12 @@ pub(super) fn same_process(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
     nodes.iter().enumerate().filter_map(twin).collect()
 }
 
-pub(super) fn role(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
+pub(super) fn role(setup: &Setup, facts: &[Facts]) -> Vec<Finding> {
+    match setup.source {
+        Source::Nodes => {}
+        Source::Cluster => return Vec::new(),
+        Source::Sentinels(_) => return role_of_watched(facts),
+    }
     let wrong = |node: &Facts| match (node.info("role")?, node.member.is_replica) {
         ("slave", false) => {
             let primary = match (node.info("master_host"), node.info("master_port")) {
@@ -55,7 +76,27 @@ pub(super) fn role(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
     answered(facts).filter_map(wrong).collect()
 }
 
-pub(super) fn cluster_node(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
+/// The nodes whose role is another than sentinels say.
+fn role_of_watched(facts: &[Facts]) -> Vec<Finding> {
+    let wrong = |node: &Facts| {
+        let is_replica = node.info("role")? == "slave";
+        if is_replica == node.member.is_replica {
+            return None;
+        }
+        let name = |is_replica| if is_replica { "a replica" } else { "a primary" };
+        let found =
+            format!("it is {}, and sentinels call it {}", name(is_replica), name(node.member.is_replica));
+        let effect = "its shard gets no writes until both agree";
+        let cure = "during a failover, ask again a minute later; else compare ROLE with what sentinels say";
+        Some(about(node, Severity::Error, found, effect, cure))
+    };
+    answered(facts).filter_map(wrong).collect()
+}
+
+pub(super) fn cluster_node(setup: &Setup, facts: &[Facts]) -> Vec<Finding> {
+    if setup.source == Source::Cluster {
+        return no_cluster_node(facts);
+    }
     let in_cluster = answered(facts).filter(|node| node.info("cluster_enabled") == Some("1"));
     let finding = |node: &Facts| {
         let found = "it is a node of a Redis Cluster, and is named as a plain node".to_owned();
@@ -64,6 +105,22 @@ pub(super) fn cluster_node(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
         about(node, Severity::Error, found, effect, cure)
     };
     in_cluster.map(finding).collect()
+}
+
+fn no_cluster_node(facts: &[Facts]) -> Vec<Finding> {
+    let finding = |node: &Facts| {
+        let reason = node.cluster.as_ref()?.as_ref().err().filter(|reason| is_no_cluster(reason))?;
+        let found = format!("it is no node of a Redis Cluster: {reason}");
+        let effect = "shardis learns no slots from it";
+        Some(about(
+            node,
+            Severity::Error,
+            found,
+            effect,
+            "name plain nodes with --nodes, or correct --cluster",
+        ))
+    };
+    answered(facts).filter_map(finding).collect()
 }
 
 pub(super) fn loading(_: &Setup, facts: &[Facts]) -> Vec<Finding> {

@@ -3,6 +3,7 @@
 use super::{Setup, about, answered};
 use crate::facts::Facts;
 use crate::finding::{Finding, Severity};
+use topology::discovery::is_no_cluster;
 
 pub(super) fn rights(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
     let finding = |node: &Facts| {
@@ -26,7 +27,21 @@ pub(super) fn rights(_: &Setup, facts: &[Facts]) -> Vec<Finding> {
             cure,
         ))
     };
-    answered(facts).filter_map(finding).collect()
+    answered(facts).filter_map(finding).chain(answered(facts).filter_map(cluster_hidden)).collect()
+}
+
+/// A node that does not let us ask for the cluster.
+fn cluster_hidden(node: &Facts) -> Option<Finding> {
+    let reason = node.cluster.as_ref()?.as_ref().err().filter(|reason| !is_no_cluster(reason))?;
+    let found = format!("it does not tell of the cluster: {reason}");
+    let effect = "shardis does not learn slots from it";
+    Some(about(
+        node,
+        Severity::Error,
+        found,
+        effect,
+        "ACL SETUSER NAME +cluster|slots +cluster|shards +cluster|nodes +cluster|info",
+    ))
 }
 
 /// The rules that allow `commands`.

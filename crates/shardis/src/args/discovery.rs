@@ -4,6 +4,7 @@
 
 use crate::access::Secret;
 use clap::Args;
+use doctor::{Kind, Member, Source};
 use std::path::PathBuf;
 use std::time::Duration;
 use topology::discovery::{
@@ -123,12 +124,43 @@ impl DiscoveryArgs {
         if self.is_cluster() {
             return Ok(Topology::of_unknown_cluster(1));
         }
+        let topology = Topology::new(1, &self.named(spec)?).map_err(|error| error.to_string())?;
+        Ok(topology.without_nodes())
+    }
+
+    /// `spec` with a shard for each name that sentinels watch.
+    fn named(&self, spec: TopologySpec) -> Result<TopologySpec, String> {
         let named =
             |(name, number): (String, u32)| NodeSpec { name: Some(name), ..NodeSpec::embedded(number) };
         let nodes = self.names()?.into_iter().zip(0..).map(named).collect();
-        let topology =
-            Topology::new(1, &TopologySpec { nodes, ..spec }).map_err(|error| error.to_string())?;
-        Ok(topology.without_nodes())
+        Ok(TopologySpec { nodes, ..spec })
+    }
+
+    /// The first members to ask, for `shardis doctor`, with their source and with the shards of `spec`.
+    pub(crate) fn first_asked(
+        &self,
+        spec: TopologySpec,
+        is_tls: bool,
+    ) -> Result<(Source, TopologySpec, Vec<Member>), String> {
+        let all = |places: Vec<Address>, kind: Kind| {
+            places.into_iter().map(|place| Member::new(place, kind.clone())).collect()
+        };
+        if self.is_cluster() {
+            return Ok((Source::Cluster, spec, all(self.seeds()?, Kind::ClusterNode { is_tls })));
+        }
+        let (sentinels, names) = (self.sentinels()?, self.names()?.into());
+        let members = all(sentinels.clone(), Kind::Sentinel { names });
+        Ok((Source::Sentinels(sentinels), self.named(spec)?, members))
+    }
+
+    /// The credentials for sentinels.
+    pub(crate) fn sentinel_credentials(&self) -> Result<proxy::Credentials, String> {
+        match &self.sentinel_auth_file {
+            Some(path) => {
+                Ok(Secret::read("--sentinel-auth-file", path)?.credentials(self.sentinel_user.as_deref()))
+            }
+            None => Ok(proxy::Credentials::default()),
+        }
     }
 
     /// The discovery, if the arguments ask for one. `node` has the credentials for nodes.
@@ -148,12 +180,7 @@ impl DiscoveryArgs {
         if self.sentinel.is_none() {
             return Ok(None);
         }
-        let sentinel = match &self.sentinel_auth_file {
-            Some(path) => {
-                Secret::read("--sentinel-auth-file", path)?.credentials(self.sentinel_user.as_deref())
-            }
-            None => proxy::Credentials::default(),
-        };
+        let sentinel = self.sentinel_credentials()?;
         let settings = SentinelSettings {
             sentinels: self.sentinels()?,
             names: self.names()?,

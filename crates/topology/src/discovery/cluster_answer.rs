@@ -9,9 +9,11 @@ use std::collections::HashMap;
 use std::ops::RangeInclusive;
 
 /// The replies to the questions, as wire bytes.
-#[derive(Debug, Default)]
-pub(super) struct Replies {
+#[derive(Clone, Debug, Default)]
+pub struct Replies {
+    /// The reply to CLUSTER INFO.
     pub info: Vec<u8>,
+    /// The reply to CLUSTER NODES.
     pub nodes: Vec<u8>,
     /// The reply to CLUSTER SHARDS or to its substitute.
     pub shards: Vec<u8>,
@@ -21,18 +23,20 @@ pub(super) struct Replies {
 
 /// One node's view of the cluster.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Answer {
+pub struct Answer {
     /// The newest epoch that it has heard of.
     pub epoch: u64,
     /// Whether the node sees a majority of the primaries, and all slots served.
     pub is_ok: bool,
     /// All nodes that it knows, itself included.
     pub nodes: Vec<Member>,
+    /// Nodes that it has not shaken hands with yet.
+    pub handshakes: usize,
 }
 
 /// A node as another one sees it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Member {
+pub struct Member {
     /// Its permanent name of 40 letters; before Redis 4, where only CLUSTER SLOTS is allowed, its address.
     pub id: String,
     /// `None` if even the cluster does not know.
@@ -41,16 +45,19 @@ pub(super) struct Member {
     pub primary: Option<String>,
     /// The epoch of its state; a replica has that of its primary.
     pub epoch: u64,
+    /// Its slots.
     pub slots: Vec<RangeInclusive<u16>>,
     /// A majority says that it has failed.
     pub is_failed: bool,
+    /// The node that was asked cannot reach it.
+    pub is_suspected: bool,
     /// Whether it is the node that was asked.
     pub is_asked: bool,
 }
 
 /// Context of a node's address and port.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Asked<'a> {
+pub struct Asked<'a> {
     /// Where we asked.
     pub address: &'a Address,
     /// We speak TLS to nodes.
@@ -63,7 +70,7 @@ impl Replies {
     /// Only CLUSTER NODES has the epoch of each shard, so it is the frame. CLUSTER SHARDS (Redis 7) or CLUSTER SLOTS have
     /// better addresses: they obey `cluster-preferred-endpoint-type`. If only one of them may be asked, it has to do: all of it
     /// then has the node's current epoch.
-    pub(super) fn digest(&self, asked: Asked<'_>) -> Result<Answer, String> {
+    pub fn digest(&self, asked: Asked<'_>) -> Result<Answer, String> {
         let (epoch, is_ok) = parse_info(&self.info);
         let told = match (parse_shards(&self.shards, asked), &self.slots) {
             (Some(told), _) => Some(told),
@@ -76,7 +83,9 @@ impl Replies {
             (None, Some(told)) => told.into_iter().map(|member| Member { epoch, ..member }).collect(),
             (None, None) => return Err(self.reason()),
         };
-        Ok(Answer { epoch, is_ok, nodes })
+        let handshakes =
+            text(&self.nodes).map_or(0, |text| text.lines().filter(|line| is_in_handshake(line)).count());
+        Ok(Answer { epoch, is_ok, nodes, handshakes })
     }
 
     /// The obstacle: the first error of the node.
@@ -87,7 +96,7 @@ impl Replies {
 }
 
 /// Whether `reason` is the error of a node without a cluster.
-pub(super) fn is_no_cluster(reason: &str) -> bool {
+pub fn is_no_cluster(reason: &str) -> bool {
     reason.contains("cluster support disabled")
 }
 
@@ -123,7 +132,7 @@ fn parse_node(line: &str, asked: Asked<'_>) -> Option<Member> {
     let (id, place, flags, primary) = (words.next()?, words.next()?, words.next()?, words.next()?);
     let epoch = words.nth(2)?.parse().ok()?;
     let has = |flag: &str| flags.split(',').any(|other| other == flag);
-    if has("handshake") {
+    if is_in_handshake(line) {
         return None;
     }
     let place = place.split(['@', ',']).next().unwrap_or_default();
@@ -138,8 +147,13 @@ fn parse_node(line: &str, asked: Asked<'_>) -> Option<Member> {
         epoch,
         slots,
         is_failed: has("fail"),
+        is_suspected: has("fail?"),
         is_asked: has("myself"),
     })
+}
+
+fn is_in_handshake(line: &str) -> bool {
+    line.split_whitespace().nth(2).is_some_and(|flags| flags.split(',').any(|flag| flag == "handshake"))
 }
 
 /// `5` or `5-9`.

@@ -177,6 +177,17 @@ fn lines_of_every_age_are_understood() {
 }
 
 #[test]
+fn a_suspicion_and_a_handshake_are_no_failures() {
+    let lines = "a h:1@2 myself,master - 0 0 1 connected 0-9\n\
+        b handshake:2@3 slave,fail a 0 0 1 connected\n\
+        c h:3@4 slave,fail? a 0 0 1 disconnected\n\
+        d h:4@5 handshake - 0 0 0 connected\n";
+    let answer = of_lines(lines, false).expect("valid");
+    let states: Vec<_> = answer.nodes.iter().map(|node| (node.is_failed, node.is_suspected)).collect();
+    assert_eq!((states, answer.handshakes), (vec![(false, false), (true, false), (false, true)], 1));
+}
+
+#[test]
 fn replicas_that_failed_are_not_used() {
     let lines = "a h:1@2 master - 0 0 1 connected 0-9\n\
         b h:2@3 slave a 0 0 1 connected\n\
@@ -238,7 +249,7 @@ fn member(id: &str, primary: &str, epoch: u64, slots: &[(u16, u16)]) -> Member {
 }
 
 fn answer(epoch: u64, nodes: &[Member]) -> Answer {
-    Answer { epoch, is_ok: true, nodes: nodes.to_vec() }
+    Answer { epoch, is_ok: true, nodes: nodes.to_vec(), handshakes: 0 }
 }
 
 /// The map after these answers, and the verdict on the last of them.
@@ -729,7 +740,7 @@ impl Model {
             .collect();
         settle(&mut nodes);
         let epoch = self.history.len() as u64 + if is_cut_off { 1000 } else { 0 };
-        Answer { epoch, is_ok: !is_cut_off, nodes }
+        Answer { epoch, is_ok: !is_cut_off, nodes, handshakes: 0 }
     }
 }
 

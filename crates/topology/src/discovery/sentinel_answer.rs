@@ -88,8 +88,8 @@ pub(super) fn parse(replies: &[Vec<u8>]) -> Result<Claim, NoClaim> {
     Ok(Claim { address, epoch, replicas, is_failing_over, heir })
 }
 
-/// Host and port.
-fn parse_address(reply: &[u8]) -> Option<Address> {
+/// The address in a reply of host and port.
+pub fn parse_address(reply: &[u8]) -> Option<Address> {
     let mut parts = elements(reply)?;
     let (host, port) = (text(parts.next()?)?, text(parts.next()?)?);
     tcp(&host, port.parse().ok()?)
@@ -124,8 +124,8 @@ pub(super) fn parse_fellows(reply: &[u8]) -> Vec<Fellow> {
     elements(reply).into_iter().flatten().filter_map(fields).filter_map(fellow).collect()
 }
 
-/// Where it listens.
-fn place(fields: &HashMap<String, String>) -> Option<Address> {
+/// The address in `fields` of a primary, a replica or a sentinel.
+pub fn place(fields: &HashMap<String, String>) -> Option<Address> {
     tcp(fields.get("ip")?, fields.get("port")?.parse().ok()?)
 }
 
@@ -133,8 +133,8 @@ fn has_flag(fields: &HashMap<String, String>, wanted: &[&str]) -> bool {
     fields.get("flags").is_some_and(|flags| flags.split(',').any(|flag| wanted.contains(&flag)))
 }
 
-/// Names and values in turn, or a map.
-fn fields(reply: &[u8]) -> Option<HashMap<String, String>> {
+/// The fields in a reply of names and values in turn, or of a map.
+pub fn fields(reply: &[u8]) -> Option<HashMap<String, String>> {
     let mut parts = elements(reply)?;
     let mut fields = HashMap::new();
     while let (Some(name), Some(value)) = (parts.next(), parts.next()) {
