@@ -42,6 +42,15 @@ impl Reloads {
     }
 }
 
+/// Ends the load also if the test fails.
+struct SetAtEnd<'a>(&'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 fn text(port: u16, nodes: [u16; 2], more: &str) -> String {
     let [a, b] = nodes;
     format!(
@@ -73,6 +82,7 @@ fn reloads_under_load_change_nodes_and_fail_no_request() {
     let reloads = Reloads::start();
     let done = AtomicBool::new(false);
     let served = std::thread::scope(|scope| {
+        let _end = SetAtEnd(&done);
         let load = |number: usize| {
             let (done, port) = (&done, reloads.port);
             scope.spawn(move || {

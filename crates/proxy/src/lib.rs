@@ -89,7 +89,7 @@ pub use node_tally::{NodeCounts, NodeReport, NodeReports, NodeState};
 pub use proxy::Proxy;
 pub use proxy::face::{Pending, client_lines};
 pub use reading::{ReadFrom, Reading};
-pub use reload::{Reloaded, adopt_settings};
+pub use reload::{Reloaded, adopt_settings, is_connecting};
 pub use slow::log::{SlowLog, SlowRequest};
 pub use tally::{ReadRow, Row, Tally};
 pub use topology_update::discovered::Discovered;

@@ -3,6 +3,7 @@
 //! A request that is in flight keeps the deadline that it has. All later requests follow the new settings.
 
 use crate::limits::{CrossShard, Limits, Slowlog};
+use crate::link::{State, Use};
 use crate::proxy::Proxy;
 use crate::slow::SlowWatch;
 use stdx::Instant;
@@ -20,6 +21,18 @@ pub struct Reloaded {
     pub slowlog: Slowlog,
     /// See [`crate::Settings::protected_mode`]. Clients that are connected stay.
     pub protected_mode: bool,
+}
+
+/// Whether a shared link is being made at `now`, on which requests may wait that were never sent. A node that could not be
+/// connected to has no such requests.
+pub fn is_connecting(proxy: &Proxy, now: Instant) -> bool {
+    proxy.core.cx.engine.links.iter().filter(|link| link.used_by == Use::Shared).any(|link| {
+        match link.state {
+            State::Waiting { until } => until <= now,
+            State::Connecting { .. } | State::Probing { .. } => true,
+            _ => false,
+        }
+    })
 }
 
 /// Makes `proxy` follow the settings `reloaded` from now on.

@@ -1,5 +1,6 @@
 //! Lines of the log for programs: an object in each line, with the stable name in `name`.
 
+use crate::log_layer;
 use serde::ser::{SerializeMap, Serializer};
 use std::fmt::{self, Debug};
 use tracing::field::{Field, Visit};
@@ -17,20 +18,29 @@ where
     S: Subscriber + for<'a> LookupSpan<'a>,
     N: for<'w> FormatFields<'w> + 'static,
 {
-    fn format_event(&self, _: &FmtContext<'_, S, N>, mut out: Writer<'_>, event: &Event<'_>) -> fmt::Result {
+    fn format_event(
+        &self,
+        context: &FmtContext<'_, S, N>,
+        mut out: Writer<'_>,
+        event: &Event<'_>,
+    ) -> fmt::Result {
         let mut time = String::new();
         SystemTime.format_time(&mut Writer::new(&mut time))?;
-        let line = line(&time, event).map_err(|_| fmt::Error)?;
+        let pool = context.parent_span().and_then(|span| log_layer::pool_of_span(&span));
+        let line = line(&time, pool.as_deref(), event).map_err(|_| fmt::Error)?;
         writeln!(out, "{line}")
     }
 }
 
-fn line(time: &str, event: &Event<'_>) -> serde_json::Result<String> {
+fn line(time: &str, pool: Option<&str>, event: &Event<'_>) -> serde_json::Result<String> {
     let mut bytes = Vec::new();
     let mut serializer = serde_json::Serializer::new(&mut bytes);
     let mut map = serializer.serialize_map(None)?;
     map.serialize_entry("timestamp", time)?;
     map.serialize_entry("level", event.metadata().level().as_str())?;
+    if let Some(pool) = pool {
+        map.serialize_entry("pool", pool)?;
+    }
     let mut keys = Keys { map, outcome: Ok(()) };
     event.record(&mut keys);
     keys.outcome?;
@@ -93,7 +103,7 @@ mod tests {
 
     impl<S: Subscriber> Layer<S> for Lines {
         fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
-            self.0.lock().expect("no panic").push(line("now", event).expect("it can be written"));
+            self.0.lock().expect("no panic").push(line("now", None, event).expect("it can be written"));
         }
     }
 

@@ -11,10 +11,12 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 use tracing::field::{Field, Visit};
 use tracing::level_filters::LevelFilter;
+use tracing::span::{Attributes, Id};
 use tracing::subscriber::Interest;
-use tracing::{Event, Metadata, Subscriber};
+use tracing::{Event, Metadata, Span, Subscriber, error_span};
 use tracing_subscriber::Layer;
 use tracing_subscriber::layer::Context;
+use tracing_subscriber::registry::{LookupSpan, SpanRef};
 
 /// The level of the lines that are written.
 static LEVEL: Mutex<LevelFilter> = Mutex::new(LevelFilter::INFO);
@@ -26,7 +28,28 @@ pub(crate) struct Log<L> {
     pub(crate) lines: L,
 }
 
-impl<S: Subscriber, L: Layer<S>> Layer<S> for Log<L> {
+/// The name of the pool that a span stands for.
+struct PoolName(String);
+
+/// The span of the pool `name`: each line within it names the pool. Without a name, there are no pools.
+pub(crate) fn pool_span(name: Option<&str>) -> Span {
+    name.map_or_else(Span::none, |name| error_span!("pool", name))
+}
+
+/// The pool that `event` is about, if there are pools.
+pub(crate) fn pool_of<S>(event: &Event<'_>, context: &Context<'_, S>) -> Option<String>
+where
+    S: Subscriber + for<'a> LookupSpan<'a>,
+{
+    pool_of_span(&context.event_span(event)?)
+}
+
+/// The pool that `span` stands for.
+pub(crate) fn pool_of_span<'a, S: LookupSpan<'a>>(span: &SpanRef<'a, S>) -> Option<String> {
+    span.extensions().get::<PoolName>().map(|name| name.0.clone())
+}
+
+impl<S: Subscriber + for<'a> LookupSpan<'a>, L: Layer<S>> Layer<S> for Log<L> {
     /// The level can change, so no call is ruled out for ever.
     fn register_callsite(&self, _: &'static Metadata<'static>) -> Interest {
         Interest::sometimes()
@@ -37,11 +60,23 @@ impl<S: Subscriber, L: Layer<S>> Layer<S> for Log<L> {
         *metadata.level() <= level().max(LevelFilter::INFO)
     }
 
+    fn on_new_span(&self, attributes: &Attributes<'_>, id: &Id, context: Context<'_, S>) {
+        if let Some(span) = context.span(id) {
+            let mut name = PoolName(String::new());
+            attributes.record(&mut name);
+            span.extensions_mut().insert(name);
+        }
+        self.lines.on_new_span(attributes, id, context);
+    }
+
     fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
         let mut name = Name::default();
         event.record(&mut name);
         let message = log_messages::find(&name.0);
-        let mut line = Line { per: message.per, subject: String::new(), details: String::new() };
+        let pool = pool_of(event, &context);
+        let subject = pool.clone().unwrap_or_default();
+        let details = pool.map(|pool| format!("pool={pool:?}")).unwrap_or_default();
+        let mut line = Line { per: message.per, subject, details };
         event.record(&mut line);
         let level_of_line = *event.metadata().level();
         if !bounds().admits(message, level_of_line, &line.subject, Instant::now()) {
@@ -73,6 +108,14 @@ pub(crate) fn poll_suppressed(now: Instant, ends: bool) -> Vec<Suppressed> {
 
 fn bounds() -> MutexGuard<'static, Bounds> {
     BOUNDS.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Visit for PoolName {
+    fn record_str(&mut self, _: &Field, value: &str) {
+        value.clone_into(&mut self.0);
+    }
+
+    fn record_debug(&mut self, _: &Field, _: &dyn Debug) {}
 }
 
 /// The name of a line.
@@ -123,12 +166,32 @@ mod tests {
     #[derive(Clone, Default)]
     struct Written(Arc<Mutex<Vec<String>>>);
 
-    impl<S: Subscriber> Layer<S> for Written {
-        fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
+    impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Written {
+        fn on_event(&self, event: &Event<'_>, context: Context<'_, S>) {
             let mut name = Name::default();
             event.record(&mut name);
-            self.0.lock().expect("no panic").push(name.0);
+            let pool = pool_of(event, &context).map(|pool| format!("{pool}: ")).unwrap_or_default();
+            self.0.lock().expect("no panic").push(pool + &name.0);
         }
+    }
+
+    #[test]
+    fn lines_about_pools_name_them_and_have_bounds_of_their_own() {
+        let written = Written::default();
+        let subscriber = tracing_subscriber::registry().with(Log { lines: written.clone() });
+        tracing::subscriber::with_default(subscriber, || {
+            for pool in ["one", "other"] {
+                let span = pool_span(Some(pool));
+                let _in_pool = span.enter();
+                (0..30).for_each(|_| warn!(shard = "a-shard-of-two-pools", "node down"));
+            }
+        });
+        let written = written.0.lock().expect("no panic").clone();
+        assert_eq!(written, [["one: node down"; 10], ["other: node down"; 10]].concat());
+        let kept = events::last();
+        let is_of_other =
+            |event: &&admin::Event| event.details == r#"pool="other" shard="a-shard-of-two-pools""#;
+        assert_eq!(kept.iter().filter(is_of_other).count(), 10);
     }
 
     #[test]

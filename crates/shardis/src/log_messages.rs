@@ -83,6 +83,12 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Look for clients that leak connections (`CLIENT LIST`), or raise `--maxclients`.",
     },
     Message {
+        name: "configuration reloaded",
+        per: &["changes"],
+        meaning: "SIGHUP came, and the configuration file has other values for these keys. They hold from now on.",
+        cure: "",
+    },
+    Message {
         name: "discovered topology rejected",
         per: &[],
         meaning: "Cluster or sentinels named a topology that cannot be used. The former one stays in use.",
@@ -185,11 +191,23 @@ pub(crate) const MESSAGES: &[Message] = &[
         meaning: "The node cannot be meant: a sentinel, shardis itself, a node of a cluster. It gets no requests.",
         cure: "Correct the address that `shard` and `reason` name.",
     },
+    Message {
+        name: "node reload failed",
+        per: &[],
+        meaning: "The nodes of the reloaded configuration cannot take the place of the present ones.",
+        cure: "Restart shardis to use the new nodes.",
+    },
     Message { name: "node up", per: &["shard", "node"], meaning: "The node can be used again.", cure: "" },
     Message {
         name: "node writable",
         per: &["shard"],
         meaning: "The node that was read-only is a primary now.",
+        cure: "",
+    },
+    Message {
+        name: "nodes reloaded",
+        per: &["epoch"],
+        meaning: "The shards of the reloaded configuration have other nodes. Requests go to these from now on.",
         cure: "",
     },
     Message {
@@ -217,9 +235,15 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Compare `--master` with SENTINEL MASTERS.",
     },
     Message {
+        name: "reload refused",
+        per: &["reason"],
+        meaning: "SIGHUP came, and the configuration file has a fault, or a change that needs a restart. Nothing changed.",
+        cure: "Correct the file and send SIGHUP again, or restart shardis. `shardis check NEW --against=OLD` shows the changes first.",
+    },
+    Message {
         name: "reload skipped",
         per: &[],
-        meaning: "SIGHUP came, and no option names a file to read again.",
+        meaning: "SIGHUP came, and there is no file to read again, or it has no changes.",
         cure: "",
     },
     Message {

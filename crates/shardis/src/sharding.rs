@@ -10,6 +10,7 @@ use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
 use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
+use crate::log_layer::pool_span;
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
@@ -36,7 +37,7 @@ use std::time::{Duration, Instant};
 use store::Scratch;
 use topology::Topology;
 use topology::discovery::{Discovery, News};
-use tracing::{Span, error, error_span, info, warn};
+use tracing::{Span, error, info, warn};
 use users::{Registry, Users};
 
 /// Lines that wait for the log; workers drop more.
@@ -162,11 +163,6 @@ fn open_admin(place: &admin::Place, tls: Option<&AdminTls>) -> Result<admin::Lis
         };
         CannotListen::At { place, option: "--admin", error }
     })
-}
-
-/// The span that names the pool `name` in each line of the log.
-fn pool_span(name: Option<&str>) -> Span {
-    name.map_or_else(Span::none, |name| error_span!("pool", name))
 }
 
 /// A path as INFO shows it; empty without one.
@@ -461,7 +457,7 @@ impl Sharding {
                 self.followed.topology = Arc::new(topology);
                 let topology = Arc::clone(&self.followed.topology);
                 info!(epoch = topology.epoch(), nodes = topology.nodes().len(), "nodes reloaded");
-                self.tell_workers(|| Message::Topology(Arc::clone(&topology)));
+                self.tell_workers(|| Message::Nodes(Arc::clone(&topology)));
             }
             Err(error) => error!(error, hint = "the old ones stay in use", "node reload failed"),
         }

@@ -58,6 +58,8 @@ pub(crate) enum Message {
     Topology(Arc<Topology>),
     /// There are other users.
     Users(Arc<Users>),
+    /// The operator names other nodes. They are followed once the present ones are connected.
+    Nodes(Arc<Topology>),
     /// There are other settings.
     Settings(Arc<Reloaded>),
     /// The result of reading the ACL file: the users, or the fault of the file.
@@ -135,6 +137,8 @@ pub(crate) struct Worker {
     proxy: Proxy,
     driver: Driver,
     topology: Arc<Topology>,
+    /// Nodes that an operator names, until they are followed.
+    next_nodes: Option<Arc<Topology>>,
     clock: Clock,
     inbox: mpsc::Receiver<Message>,
     mailbox: Mailbox,
@@ -183,6 +187,7 @@ impl Worker {
             proxy,
             driver,
             topology,
+            next_nodes: None,
             clock,
             inbox,
             mailbox: mailbox.clone(),
@@ -259,8 +264,19 @@ impl Worker {
         self.allocator.note_turn(self.proxy.held_bytes(), now);
         self.perform(now);
         self.receive_pending_clients(now);
+        // Requests for a node whose link is being made would fail if another took its place now.
+        if let Some(topology) = self.next_nodes.take_if(|_| !proxy::is_connecting(&self.proxy, now)) {
+            self.follow(topology, now);
+        }
         self.report(now);
         Ok(())
+    }
+
+    /// Routes requests by `topology` from now on.
+    fn follow(&mut self, topology: Arc<Topology>, now: Instant) {
+        self.topology = Arc::clone(&topology);
+        self.proxy.handle_topology(topology, now);
+        self.perform(now);
     }
 
     /// The results of the turn so far.
@@ -494,11 +510,8 @@ impl Worker {
                     // A client that it killed must be closed before the next message brings a new one to its place.
                     self.perform(now);
                 }
-                Message::Topology(topology) => {
-                    self.topology = Arc::clone(&topology);
-                    self.proxy.handle_topology(topology, now);
-                    self.perform(now);
-                }
+                Message::Topology(topology) => self.follow(topology, now),
+                Message::Nodes(topology) => self.next_nodes = Some(topology),
                 Message::Users(users) => {
                     self.proxy.handle_users(&users, now);
                     // As above: clients may have been closed.
