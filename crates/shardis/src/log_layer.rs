@@ -212,7 +212,9 @@ mod tests {
             kept.iter().filter(|event| event.name == name && event.details.contains("of-this-test")).count()
         };
         assert_eq!([of_test("node down"), of_test("node refused"), of_test("node up")], [10, 1, 1]);
-        let down = kept.iter().find(|event| event.name == "node down").expect("it is kept");
+        let is_of_test =
+            |event: &&admin::Event| event.name == "node down" && event.details.contains("of-this-test");
+        let down = kept.iter().find(is_of_test).expect("it is kept");
         assert_eq!((down.level, down.details.as_str()), ("WARN", r#"shard="a-shard-of-this-test""#));
         assert!(down.cure.starts_with("Start the node"));
     }
