@@ -77,18 +77,88 @@ pub struct Origin {
 }
 
 /// Bytes of a client that were not read as requests yet.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Input {
     /// The bytes.
     pub bytes: Vec<u8>,
     /// The offset in `bytes` at which the scan stopped.
     pub scanner: request::Scanner,
-    /// The instant at which the unfinished request at the start of `bytes` began.
-    pub began: Option<Instant>,
+    /// The instant at which the unfinished request at the start of `bytes` began; [`Instant::NEVER`] without one.
+    pub began: Instant,
     /// A request is left in `bytes`, perhaps all of it, because it could not be carried out yet.
     pub has_unread: bool,
     /// The unfinished request is large and cannot be passed on before it is whole.
     pub holds_request: bool,
+    /// The wait of requests in `bytes`, for reports; `None` if none has waited lately.
+    pub wait: Option<Box<InputWait>>,
+}
+
+impl Default for Input {
+    fn default() -> Input {
+        Input {
+            bytes: Vec::new(),
+            scanner: request::Scanner::default(),
+            began: Instant::NEVER,
+            has_unread: false,
+            holds_request: false,
+            wait: None,
+        }
+    }
+}
+
+impl Input {
+    /// Notes that a whole request waits in `bytes` from `now` on, unless one does already.
+    pub fn begin_wait(&mut self, now: Instant) {
+        self.wait.get_or_insert_default().since.get_or_insert(now);
+    }
+
+    /// Notes that the requests of the places from `first` up to `end` were read from `bytes` at `now`.
+    pub fn note_read(&mut self, (first, end): (u32, u32), now: Instant) {
+        if let Some(wait) = &mut self.wait {
+            wait.note_read((first, end), now);
+            // The rest is as old as they were.
+            wait.since = wait.since.filter(|_| self.has_unread);
+        }
+        if self.has_unread {
+            self.begin_wait(now);
+        }
+    }
+
+    /// The wait of the request at `place` before it was read, in microseconds. `None` if it is so old that others have waited
+    /// since.
+    pub fn wait_us(&self, place: u32) -> Option<u32> {
+        self.wait.as_ref().map_or(Some(0), |wait| wait.of(place))
+    }
+}
+
+/// Whole requests that were not read at once, and the wait of the last ones that were read later.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct InputWait {
+    /// The instant since which a whole request waits; `None` if none does.
+    since: Option<Instant>,
+    /// The first place of the last requests that had waited, the place behind them, and their wait in microseconds.
+    last: Option<(u32, u32, u32)>,
+}
+
+impl InputWait {
+    /// Notes that the requests of the places from `first` up to `end` were read at `now`.
+    fn note_read(&mut self, (first, end): (u32, u32), now: Instant) {
+        if let Some(since) = self.since
+            && first != end
+        {
+            let wait_us = now.since(since).as_micros().min(u128::from(u32::MAX)) as u32;
+            self.last = Some((first, end, wait_us));
+        }
+    }
+
+    fn of(&self, place: u32) -> Option<u32> {
+        match self.last {
+            None => Some(0),
+            Some((first, ..)) if is_behind(first, place) => None,
+            Some((_, end, wait_us)) if is_behind(end, place) => Some(wait_us),
+            Some(_) => Some(0),
+        }
+    }
 }
 
 /// Memory in use by a session, as it was counted last.
@@ -316,6 +386,7 @@ impl<F: Features> Session<F> {
         }
         if self.input.bytes.is_empty() {
             self.input.bytes = Vec::new();
+            self.input.wait = None;
         }
     }
 
@@ -325,6 +396,7 @@ impl<F: Features> Session<F> {
             + self.origin.peer.len()
             + self.origin.local.len()
             + self.input.bytes.capacity()
+            + self.input.wait.as_ref().map_or(0, |wait| size_of_val(&**wait))
             + self.replies.output.queue.capacity()
             + self.replies.pending.capacity() * size_of::<Place<F::Task>>()
             + self.replies.parked_bytes

@@ -87,7 +87,7 @@ pub use login::credentials::Credentials;
 pub use login::job::{ControlJob, Task};
 pub use node_tally::{NodeCounts, NodeReport, NodeReports, NodeState};
 pub use proxy::Proxy;
-pub use proxy::face::{Pending, client_lines};
+pub use proxy::face::{Pending, client_lines, end_turn};
 pub use reading::{ReadFrom, Reading};
 pub use reload::{Reloaded, adopt_settings, is_connecting};
 pub use slow::log::{SlowLog, SlowRequest};

@@ -163,6 +163,9 @@ impl Proxy {
             if consumed < bytes.len() {
                 // This buffer is not from the pool. Usually it holds the beginning of one request, perhaps for long.
                 append(&mut session.input.bytes, &bytes[consumed..]);
+                if session.input.has_unread {
+                    session.input.begin_wait(core.cx.engine.now);
+                }
             }
         } else {
             append(&mut session.input.bytes, bytes);
@@ -213,6 +216,9 @@ impl Proxy {
             Some(Peer::Client(session)) => {
                 core.cx.stats.counters.client_bytes_out += count as u64;
                 session.handle_sent(count, core.cx.engine.now, &mut core.cx.engine.pool);
+                if !core.cx.slow.deliveries.is_empty() {
+                    core.cx.slow.deliveries.note_taken(conn, count);
+                }
                 core.cx.engine.recount_client(session);
                 core.resume_next_turn(session);
                 if session.pinning != Pinning::No {
@@ -638,10 +644,13 @@ fn connect(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
 /// Runs the requests in the session's input.
 fn handle_input(core: &mut Core, session: &mut Session) {
     let mut input = std::mem::take(&mut session.input.bytes);
+    let first = session.replies.next_place();
     let consumed = core.handle_requests(session, &input);
-    if consumed > 0 && session.input.began.is_some() {
+    let read = (first, session.replies.next_place());
+    session.input.note_read(read, core.cx.engine.now);
+    if consumed > 0 && session.input.began != Instant::NEVER {
         // The rest belongs to another request, which has just begun.
-        session.input.began = Some(core.cx.engine.now);
+        session.input.began = core.cx.engine.now;
     }
     let rest = input.len() - consumed;
     if rest > 0 && rest > input.capacity() / 4 {
@@ -681,11 +690,11 @@ fn after_reading(core: &mut Core, session: &mut Session) {
         core.cx.engine.pace(session.conn, true);
     }
     session.input.began = match session.input.began {
-        _ if session.paused || session.is_blocked() => None,
+        _ if session.paused || session.is_blocked() => Instant::NEVER,
         // During an upload, every piece of the request counts as a beginning.
         began if core.cx.is_uploading(session) => began,
-        _ if session.input.bytes.is_empty() => None,
-        None => Some(core.cx.engine.now),
+        _ if session.input.bytes.is_empty() => Instant::NEVER,
+        Instant::NEVER => core.cx.engine.now,
         began => began,
     };
 }
@@ -693,5 +702,5 @@ fn after_reading(core: &mut Core, session: &mut Session) {
 /// Whether a request is incomplete after its timeout. A large request gets a second more for each KiB.
 fn half_request_is_late(session: &Session, now: Instant, limits: &EngineLimits) -> bool {
     let allowed = limits.half_request_timeout + Duration::from_secs(session.input.bytes.len() as u64 / 1024);
-    !session.paused && session.input.began.is_some_and(|began| now.since(began) > allowed)
+    !session.paused && now.since(session.input.began) > allowed
 }

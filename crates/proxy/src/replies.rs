@@ -691,6 +691,7 @@ impl Context {
     /// Adds a part's outcome to its merge. Returns true if it was the last: then `out` has the merged reply.
     fn absorb(&mut self, id: stdx::Id, part: u32, outcome: Outcome<'_>, out: &mut Vec<u8>) -> bool {
         let Some(merge) = self.merges.get_mut(id) else { return false };
+        merge.first_us.get_or_insert(self.engine.now_us);
         let complete = match outcome {
             Outcome::Reply(reply) => merge.absorb(part, reply),
             Outcome::Lost(lost) => merge.absorb_loss(part, lost),

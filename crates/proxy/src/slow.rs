@@ -1,27 +1,32 @@
 //! Slow requests, with the time in each stage: PROXY SLOWLOG.
 //!
 //! ```text
-//!   read ─────── queued ────────► sent ───────── at the node ─────────► reply read
-//!         (a connection is made,        (and on the way there and back,
-//!          or the node takes no bytes)   or behind other requests there)
+//!   arrived ─ read ──────── queued ────────► sent ───────── at the node ─────────► reply read ─ in order ─ taken
+//!       (held)    (a connection is made,         (and on the way there and back,      (others     (the client
+//!                  or the node takes no bytes)    or behind other requests there)      come first)  reads)
 //! ```
 //!
 //! Nothing is written down while a request is fast. Requests on a connection are answered in the order of the queue. So
 //! if the first reply of a read is not late, none is: one comparison for all replies that came
 //! together. The requests themselves are still there, since sent bytes are kept until the reply.
 //!
+//! The session knows how long its input was held ([`engine::session::Input::wait_us`]), the merge when its first part came. The
+//! end of an entry, from its reply to the client, is filled in later (`slow/delivery.rs`).
+//!
 //! Requests that wait on purpose (BLPOP) are not noted. Nor are transfers on a connection of one client
 //! (`link/pinned.rs`), since their time is that of the client too.
 
+pub(crate) mod delivery;
 pub(crate) mod log;
 
 use crate::context::Context;
-use crate::features::{Link, Ticket};
+use crate::features::{Link, Owed, Owner, TaskId, Ticket};
 use crate::hot;
 use crate::limits::Slowlog;
 use crate::link::{LinkIx, State, Use};
 use crate::monitor::is_secret;
 use crate::peers::{Peer, Peers};
+use crate::slow::delivery::Deliveries;
 use crate::slow::log::{ARG_BYTES_SHOWN_MAX, ARGS_SHOWN_MAX, SlowRequest};
 use command::Flags;
 use engine::engine::low_us;
@@ -44,6 +49,8 @@ pub(crate) struct SlowWatch {
     pub sample_at: u64,
     /// Requests that may still be noted in this second.
     left: u32,
+    /// Noted requests whose replies are on their way to the client.
+    pub deliveries: Deliveries,
 }
 
 impl SlowWatch {
@@ -55,6 +62,7 @@ impl SlowWatch {
             settings,
             sample_at,
             left: NOTED_PER_SECOND_MAX,
+            deliveries: Deliveries::default(),
         }
     }
 
@@ -125,7 +133,10 @@ fn note_slow(cx: &mut Context, peers: &Peers, ix: LinkIx, bytes: &[u8]) -> u64 {
         }
         cx.slow.left -= 1;
         let noted = SlowRequest { is_slow, ..noted(cx, peers, link, (number, ticket), len) };
-        cx.board.slow.add(noted, cx.settings.slowlog.len_max);
+        let id = cx.board.slow.add(noted, cx.settings.slowlog.len_max);
+        if ticket.owner == Owner::Client {
+            cx.slow.deliveries.follow(id, ticket, now_us);
+        }
     }
     left_out
 }
@@ -147,11 +158,19 @@ fn noted(
         Some(Peer::Client(session)) => Some(session),
         _ => None,
     };
+    let merge = client.and_then(|session| match session.replies.owed(ticket.place) {
+        Some(Owed::Task(TaskId::Merge(merge))) => cx.merges.get(merge),
+        _ => None,
+    });
     SlowRequest {
         id: 0,
         is_slow: true,
         unix_us: cx.unix_time_us(),
         total_us,
+        read_us: client.and_then(|session| session.input.wait_us(ticket.place)),
+        merge_us: merge.map(|merge| merge.first_us.map_or(0, |first_us| now_us.wrapping_sub(first_us))),
+        order_us: None,
+        client_us: None,
         queued_us: sent_us(link, ticket).wrapping_sub(ticket.queued_us).min(total_us),
         command: ticket.command.name().unwrap_or("unknown"),
         args,

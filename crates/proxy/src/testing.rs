@@ -443,6 +443,7 @@ impl Rig {
                 Action::Close { conn } => self.closed.push(conn),
             }
         }
+        crate::end_turn(&mut self.proxy);
         self.proxy.audit().expect("nothing is lost between turns");
     }
 }

@@ -163,6 +163,16 @@ impl Proxy {
     }
 }
 
+/// Ends a turn of `proxy`. The caller does this after its actions, so that reports can tell which replies clients have
+/// taken.
+#[inline]
+pub fn end_turn(proxy: &mut Proxy) {
+    let cx = &mut proxy.core.cx;
+    if !cx.slow.deliveries.is_empty() {
+        cx.slow.deliveries.end_turn(&proxy.peers, &cx.board.slow, cx.engine.now_us);
+    }
+}
+
 /// A line for each client of a worker, as CLIENT LIST shows it.
 pub fn client_lines(proxy: &Proxy) -> String {
     sessions(&proxy.peers).map(|session| line::client_line(&proxy.core.cx, session)).collect()

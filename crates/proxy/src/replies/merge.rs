@@ -37,6 +37,8 @@ pub(crate) struct Merge {
     profile: Profile,
     /// The request of one of the parts: the command's number and [`engine::link::Ticket::queued_us`].
     pub asked: Option<(Number, u32)>,
+    /// When the first part's reply came: the low bits of the microseconds.
+    pub first_us: Option<u32>,
     /// Memory in use, as it was counted last.
     pub counted_bytes: usize,
     absorbed_bytes: usize,
@@ -202,6 +204,7 @@ impl Merge {
             left: parts,
             begun: (0, 0),
             asked: None,
+            first_us: None,
             failure: None,
             may_have_run: false,
             reads,

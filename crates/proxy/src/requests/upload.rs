@@ -45,7 +45,7 @@ impl Context {
             self.engine.links[ix].append(&bytes[..passed.len], &mut self.engine.pool);
             self.engine.list_link(ix);
         }
-        session.input.began = Some(self.engine.now);
+        session.input.began = self.engine.now;
         if passed.complete {
             self.end_upload(session, id, ix);
         }
@@ -54,7 +54,7 @@ impl Context {
 
     /// Ends the upload of a complete request.
     fn end_upload(&mut self, session: &mut Session, id: Id, node: Option<LinkIx>) {
-        session.input.began = None;
+        session.input.began = Instant::NEVER;
         if let Some(pin) = self.pins.get_mut(id) {
             pin.upload = None;
         }

@@ -1,7 +1,7 @@
 //! The slow requests of all workers.
 
 use resp::{Request, encode};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Arguments of a request that are kept, as in Redis.
@@ -24,8 +24,19 @@ pub struct SlowRequest {
     pub unix_us: u64,
     /// Microseconds from queueing to the reply.
     pub total_us: u32,
+    /// Microseconds in which the whole request was here and not read yet. `None` if unknown: the client has gone, or later
+    /// requests of it have waited since.
+    pub read_us: Option<u32>,
     /// Microseconds in which it waited for a connection, or for room on it.
     pub queued_us: u32,
+    /// Microseconds from the first reply to a part of the same request to this part's. `None` if the request was not
+    /// split.
+    pub merge_us: Option<u32>,
+    /// Microseconds from this reply until the client's reply was complete and at the front. `None` as long as it is not,
+    /// or if unknown.
+    pub order_us: Option<u32>,
+    /// Microseconds from then until the client's socket took all of it. `None` as long as it has not, or if unknown.
+    pub client_us: Option<u32>,
     /// The command of the table.
     pub command: &'static str,
     /// The arguments, shortened and without passwords. Empty if the request was not kept.
@@ -81,6 +92,8 @@ struct Entries {
     slow_total: u64,
     /// Number of slow requests that were not noted, since there were too many at once.
     left_out: u64,
+    /// Slow requests since the start, without those left out, by commands of the table.
+    by_command: BTreeMap<&'static str, u64>,
 }
 
 impl SlowLog {
@@ -88,11 +101,14 @@ impl SlowLog {
         self.entries.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds `request`. Of slow ones, `len_max` are kept.
-    pub(crate) fn add(&self, request: SlowRequest, len_max: usize) {
+    /// Adds `request` and returns its number. Of slow ones, `len_max` are kept.
+    pub(crate) fn add(&self, request: SlowRequest, len_max: usize) -> u64 {
         let mut entries = self.entries();
         entries.last_id += 1;
-        entries.slow_total += u64::from(request.is_slow);
+        if request.is_slow {
+            entries.slow_total += 1;
+            *entries.by_command.entry(request.command).or_default() += 1;
+        }
         let request = SlowRequest { id: entries.last_id, ..request };
         let (ring, len_max) = match request.is_slow {
             true => (&mut entries.slow, len_max),
@@ -101,6 +117,18 @@ impl SlowLog {
         ring.push_back(request);
         while ring.len() > len_max {
             ring.pop_front();
+        }
+        entries.last_id
+    }
+
+    /// Fills in the end of the entry `id`, if it is still there.
+    pub(crate) fn note_delivered(&self, id: u64, order_us: u32, client_us: Option<u32>) {
+        let mut entries = self.entries();
+        let Entries { slow, samples, .. } = &mut *entries;
+        // Most often, the entry is one of the last.
+        let found = slow.iter_mut().rev().chain(samples.iter_mut().rev()).find(|request| request.id == id);
+        if let Some(request) = found {
+            (request.order_us, request.client_us) = (Some(order_us), client_us);
         }
     }
 
@@ -123,6 +151,11 @@ impl SlowLog {
     pub fn totals(&self) -> (u64, u64) {
         let entries = self.entries();
         (entries.slow_total, entries.left_out)
+    }
+
+    /// Slow requests since the start by their commands, without those that were left out.
+    pub fn by_command(&self) -> BTreeMap<&'static str, u64> {
+        self.entries().by_command.clone()
     }
 
     /// Number of entries.
@@ -170,12 +203,17 @@ impl SlowRequest {
         self.write_args(out);
         encode::bulk(out, self.client.as_bytes());
         encode::bulk(out, &self.name);
-        encode::map_header(out, 8, resp3);
+        encode::map_header(out, 12, resp3);
         encode::texts(out, &[("reason", self.reason()), ("shard", &self.shard), ("node", &self.node)]);
         let request_bytes = self.request_bytes.map_or(-1, |bytes| bytes as i64);
+        let known = |us: Option<u32>| us.map_or(-1, i64::from);
         let numbers = [
+            ("read-us", known(self.read_us)),
             ("queued-us", self.queued_us.into()),
             ("node-us", self.node_us().into()),
+            ("merge-us", known(self.merge_us)),
+            ("order-us", known(self.order_us)),
+            ("client-us", known(self.client_us)),
             ("request-bytes", request_bytes),
             ("reply-bytes", self.reply_bytes as i64),
             ("tries", self.tries.into()),

@@ -90,6 +90,104 @@ fn each_part_of_a_split_request_is_noted_for_itself() {
     rig.node_sends(1, "*1|$-1|");
     let [entry] = &noted(&rig)[..] else { panic!("one entry") };
     assert_eq!((args(entry).to_lowercase(), entry.shard.as_str()), (format!("mget {b}"), "127.0.0.1:7001"));
+    assert_eq!(entry.merge_us, Some(30_000), "the other part waited for this one");
+}
+
+/// The stages of an entry beside the time at the node: read, merge, order, client.
+fn stages(entry: &SlowRequest) -> [Option<u32>; 4] {
+    [entry.read_us, entry.merge_us, entry.order_us, entry.client_us]
+}
+
+#[test]
+fn time_of_a_request_that_is_held_is_known() {
+    let mut limits = Limits::default();
+    limits.engine.pending_max = 1;
+    let mut rig = Rig::over("127.0.0.1:7000", limits, Settings::default(), &Arc::new(Board::new(1)));
+    rig.bring_up(0);
+    let client = rig.client();
+    rig.client_sends(client, "get a|get b|get c|");
+    for time in [25, 30, 35] {
+        rig.pass(ms(time));
+        rig.node_sends(0, "$-1|");
+    }
+    let seen: Vec<_> = noted(&rig).iter().map(|entry| (args(entry), entry.total_us, entry.read_us)).collect();
+    let expected =
+        [("get c", 35_000, Some(55_000)), ("get b", 30_000, Some(25_000)), ("get a", 25_000, Some(0))];
+    assert_eq!(seen, expected.map(|(request, total_us, read_us)| (request.to_owned(), total_us, read_us)));
+}
+
+#[test]
+fn half_a_request_is_not_held_by_shardis() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "*2|$3|get|$1");
+    rig.pass(ms(500));
+    rig.client_sends(client, "|a|");
+    rig.pass(ms(25));
+    rig.node_sends(0, "$-1|");
+    let [entry] = &noted(&rig)[..] else { panic!("one entry") };
+    assert_eq!((entry.total_us, stages(entry)), (25_000, [Some(0), None, Some(0), Some(0)]));
+}
+
+#[test]
+fn a_reply_that_waits_for_an_earlier_one_says_so() {
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    let (a, b) = (rig.key(0), rig.key(1));
+    rig.client_sends(client, &format!("get {a}|get {b}|"));
+    rig.pass(ms(20));
+    rig.node_sends(1, "$-1|");
+    let [waiting] = &noted(&rig)[..] else { panic!("one entry") };
+    assert_eq!(stages(waiting), [Some(0), None, None, None]);
+    rig.pass(ms(30));
+    rig.node_sends(0, "$-1|");
+    let [first, second] = &noted(&rig)[..] else { panic!("two entries") };
+    assert_eq!((first.total_us, stages(first)), (50_000, [Some(0), None, Some(0), Some(0)]));
+    assert_eq!((second.total_us, stages(second)), (20_000, [Some(0), None, Some(30_000), Some(0)]));
+}
+
+#[test]
+fn time_of_a_client_that_does_not_read_is_known() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.stick(client);
+    rig.client_sends(client, "get a|get b|");
+    rig.pass(ms(25));
+    rig.node_sends(0, "$1|x|");
+    let [entry] = &noted(&rig)[..] else { panic!("one entry") };
+    assert_eq!(stages(entry), [Some(0), None, Some(0), None]);
+    rig.pass(ms(40));
+    rig.node_sends(0, "$1|y|");
+    rig.unstick(client);
+    let taken: Vec<_> = noted(&rig).iter().map(|entry| entry.client_us).collect();
+    assert_eq!(taken, [Some(0), Some(40_000)]);
+}
+
+#[test]
+fn the_end_of_a_request_whose_client_has_gone_is_unknown() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.stick(client);
+    rig.client_sends(client, "get a|");
+    rig.pass(ms(25));
+    rig.node_sends(0, "$1|x|");
+    rig.event(Event::Closed { conn: client, reason: "reset" });
+    rig.pass(ms(25));
+    rig.perform();
+    let [entry] = &noted(&rig)[..] else { panic!("one entry") };
+    assert_eq!(entry.client_us, None);
+    assert!(rig.proxy.core.cx.slow.deliveries.is_empty(), "it is followed no further");
+}
+
+#[test]
+fn slow_requests_are_counted_by_command() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "get a|get b|set a b|");
+    rig.pass(ms(25));
+    rig.node_sends(0, "$-1|$-1|+OK|");
+    let counts: Vec<_> = rig.proxy.core.cx.board.slow.by_command().into_iter().collect();
+    assert_eq!(counts, [("get", 2), ("set", 1)]);
 }
 
 #[test]
@@ -220,6 +318,10 @@ fn an_operator_reads_the_slow_log() {
         "|*3|$3|set|$1|a|$1|b|",
         "|$6|reason|$4|slow|",
         "|$7|node-us|:25000|",
+        "|$7|read-us|:0|",
+        "|$8|merge-us|:-1|",
+        "|$8|order-us|:0|",
+        "|$9|client-us|:0|",
         "|$5|shard|$14|127.0.0.1:7000|",
     ] {
         assert!(reply.contains(part), "{part} in {reply}");
