@@ -48,6 +48,39 @@ fn requests_and_times_are_counted_by_command_and_node() {
 }
 
 #[test]
+fn metrics_say_how_the_process_fares() {
+    let world = World::with_flags(1, &[ADMIN, "--requirepass=secret", "--batching=50"]);
+    let port = http::admin_port(&world.proxy);
+    let mut client = Client::connect(world.proxy.port);
+    assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS"));
+    assert!(client.ask("HELLO 2 AUTH default wrong").starts_with("-WRONGPASS"));
+    assert_eq!(client.ask("AUTH secret"), r"+OK\r\n");
+    assert_eq!(client.ask("SET a 1"), r"+OK\r\n");
+    let metrics = poll_until("the counts of the last second", || {
+        let metrics = http::get(port, "/metrics").body;
+        (value(&metrics, "shardis_requests_total{command=\"set\"}") == Some(1.0)).then_some(metrics)
+    });
+    let is = |sample: &str| value(&metrics, sample).unwrap_or_else(|| panic!("{sample} in {metrics}"));
+    assert_eq!(is("shardis_logins_refused_total{command=\"auth\"}"), 1.0);
+    assert_eq!(is("shardis_logins_refused_total{command=\"hello\"}"), 1.0);
+    assert_eq!(is("shardis_worker_batching_wait_seconds{worker=\"0\"}"), 0.00005);
+    let open = is("process_open_fds");
+    assert!((8.0..200.0).contains(&open) && is("process_max_fds") >= open, "{metrics}");
+    let name = world.shard_name(0);
+    let labels = format!("{{shard=\"{name}\",node=\"{name}\",role=\"primary\"");
+    assert!(is(&format!("shardis_node_writes_total{labels}")) >= 2.0, "PING, and then SET");
+    assert!(is(&format!("shardis_node_connections_opened_total{labels}")) >= 1.0);
+    assert_eq!(is(&format!("shardis_node_slow_start{labels}")), 0.0);
+    // The topology has not changed since the start.
+    let started = is("process_start_time_seconds");
+    assert_eq!(is("shardis_topology_changed_timestamp_seconds"), started);
+    let absent = ["shardis_node_replication_lag_bytes{", "shardis_failovers_total ", "shardis_discovery_"];
+    for name in absent {
+        assert!(!metrics.lines().any(|line| line.starts_with(name)), "{name} in {metrics}");
+    }
+}
+
+#[test]
 fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
     let mut world = World::with_flags(2, &[ADMIN, "--ready-shards=all"]);
     let port = http::admin_port(&world.proxy);

@@ -1,8 +1,10 @@
 //! The process as the admin listener sees it.
 
-use proxy::{Board, Counters, NodeReport, NodeReports, Page, Tally, Usage};
+use proxy::{Board, Counters, Discovered, NodeReport, NodeReports, Page, Tally, Usage};
 use serde::Serialize;
+use std::collections::BTreeMap;
 use std::sync::Arc;
+use stdx::Instant;
 use topology::Topology;
 
 /// A process that serves, as far as an operator may see it.
@@ -17,6 +19,8 @@ pub trait Subject: Send + Sync {
     fn is_draining(&self) -> bool;
     /// Each worker's turns and busy time.
     fn workers(&self) -> Vec<WorkerFacts>;
+    /// The descriptors of the process.
+    fn descriptors(&self) -> Descriptors;
     /// A line for each client, as CLIENT LIST shows it. A worker that is too busy to answer leaves its lines out.
     fn clients(&self) -> String;
     /// The effective settings; secrets are masked.
@@ -36,6 +40,21 @@ pub struct WorkerFacts {
     pub turns: u64,
     /// Time in which it did not wait for events, in seconds.
     pub busy_s: f64,
+    /// Waits for more requests before it wrote.
+    pub batching_waits: u64,
+    /// The sum of these waits, in seconds.
+    pub batching_waited_s: f64,
+    /// The wait that the next turns may have, in seconds; 0 for none.
+    pub batching_wait_s: f64,
+}
+
+/// File descriptors of the process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Descriptors {
+    /// Number of open ones; `None` if the system does not tell.
+    pub open: Option<u64>,
+    /// Limit of their number; `None` without one.
+    pub max: Option<u64>,
 }
 
 /// One setting.
@@ -82,8 +101,22 @@ pub struct Facts {
     pub nodes: Vec<NodeReport>,
     /// The newest topology by which a worker goes; `None` in the first second.
     pub topology: Option<Arc<Topology>>,
+    /// The last change of the topology, in seconds since 1970. Before the first, the start of the process.
+    pub topology_changed_s: f64,
+    /// The state of the discovery; `None` without discovery.
+    pub discovered: Option<Discovered>,
+    /// Its last usable answer, in seconds since 1970.
+    pub discovery_answered_s: Option<f64>,
+    /// Clients that are shaking hands.
+    pub clients_pending: usize,
+    /// Slow requests that were noted, by command.
+    pub slow: BTreeMap<&'static str, u64>,
+    /// Slow requests that were not noted, since there were too many at once.
+    pub slow_left_out: u64,
     /// Resources of the process.
     pub usage: Usage,
+    /// Its descriptors.
+    pub descriptors: Descriptors,
     /// See [`Subject::version`].
     pub version: String,
     /// See [`Subject::started_s`].
@@ -97,6 +130,11 @@ impl Facts {
     pub fn of(subject: &dyn Subject) -> Facts {
         let board = subject.board();
         let Page { tally, nodes: NodeReports { topology, nodes } } = board.page();
+        // Instants count from the start. Times of day follow the wall clock.
+        let unix_s = |at: Instant| {
+            subject.started_s() + at.as_nanos() as f64 / 1e9 + board.clock_step_us() as f64 / 1e6
+        };
+        let discovered = board.discovered();
         Facts {
             counters: board.sum(),
             by_worker: (0..board.workers()).map(|worker| board.of_worker(worker)).collect(),
@@ -104,7 +142,14 @@ impl Facts {
             tally,
             nodes,
             topology,
+            topology_changed_s: unix_s(board.topology_changed_at()),
+            discovered,
+            discovery_answered_s: discovered.and_then(|discovered| discovered.answered_at).map(unix_s),
+            clients_pending: board.clients_pending(),
+            slow: board.slow.by_command(),
+            slow_left_out: board.slow.totals().1,
             usage: board.usage(),
+            descriptors: subject.descriptors(),
             version: subject.version().to_owned(),
             started_s: subject.started_s(),
             is_draining: subject.is_draining(),

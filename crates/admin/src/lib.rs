@@ -33,7 +33,7 @@ mod slow;
 mod status;
 mod tls;
 
-pub use facts::{Event, Facts, Setting, Subject, WorkerFacts};
+pub use facts::{Descriptors, Event, Facts, Setting, Subject, WorkerFacts};
 pub use guard::{Guard, read_token};
 pub use metrics::metrics_reference;
 pub use place::Place;

@@ -6,7 +6,7 @@
 mod text;
 
 use crate::facts::Facts;
-use proxy::{Counters, NodeReport, NodeState};
+use proxy::{Counters, Discovered, NodeReport, NodeState};
 pub(crate) use text::Format;
 use text::{Kind, Text, seconds};
 
@@ -65,6 +65,22 @@ macro_rules! by_node {
             write: |facts, text| {
                 let value: fn(&NodeReport) -> _ = $value;
                 facts.nodes.iter().for_each(|node| text.sample(&labels_of(node), value(node)));
+            },
+        }
+    };
+}
+
+/// A metric of the discovery, which is absent without one.
+macro_rules! discovery {
+    ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: $labels,
+            help: $help,
+            write: |facts, text| {
+                let write: fn(&Facts, &Discovered, &mut Text) = $write;
+                facts.discovered.iter().for_each(|discovered| write(facts, discovered, text));
             },
         }
     };
@@ -157,6 +173,21 @@ const METRICS: &[Metric] = &[
         "link_lost" => |counters| counters.reads_repeated,
         "replica_failed" => |counters| counters.replica_retries,
     ]),
+    by!(
+        "shardis_redirects_total",
+        Counter,
+        "kind",
+        "Requests that a node did not run and that were sent again: by its error MOVED, by ASK, by LOADING, TRYAGAIN or CLUSTERDOWN, by READONLY or MASTERDOWN.",
+        [
+            "moved" => |counters| counters.redirects_moved,
+            "ask" => |counters| counters.redirects_ask,
+            "unavailable" => |counters| counters.redirects_later,
+            "not_primary" => |counters| {
+                let others = counters.redirects_moved + counters.redirects_ask + counters.redirects_later;
+                counters.redirects.saturating_sub(others)
+            },
+        ]
+    ),
     plain!("shardis_timeouts_total", Counter, "Requests whose reply did not come in time.", |facts| facts
         .counters
         .timeouts),
@@ -184,13 +215,24 @@ const METRICS: &[Metric] = &[
         "blocked" => |counters| counters.clients_blocked,
         "subscribed" => |counters| counters.subscribers,
         "tracking" => |counters| counters.trackers,
+        "waiting" => |counters| counters.clients_waiting,
     ]),
+    plain!(
+        "shardis_clients_pending",
+        Gauge,
+        "Clients whose TLS handshake or PROXY header is not complete.",
+        |facts| { facts.clients_pending }
+    ),
     plain!("shardis_client_connections_total", Counter, "Clients that ever connected.", |facts| facts
         .counters
         .clients_total),
     by!("shardis_clients_refused_total", Counter, "reason", "Clients that were refused.", [
         "maxclients" => |counters| counters.clients_refused.saturating_sub(counters.clients_denied),
         "protected_mode" => |counters| counters.clients_denied,
+    ]),
+    by!("shardis_logins_refused_total", Counter, "command", "Logins of clients that failed, with AUTH or HELLO.", [
+        "auth" => |counters| counters.logins_refused_auth,
+        "hello" => |counters| counters.logins_refused_hello,
     ]),
     plain!(
         "shardis_clients_closed_total",
@@ -228,6 +270,12 @@ const METRICS: &[Metric] = &[
         |node| node.counts.failures
     ),
     by_node!(
+        "shardis_node_connections_opened_total",
+        Counter,
+        "Connections that were opened, of all workers and uses: above the number of connections they are reconnects.",
+        |node| node.counts.connects
+    ),
+    by_node!(
         "shardis_node_connections",
         Gauge,
         "Connections to the node, of all workers and uses.",
@@ -241,6 +289,35 @@ const METRICS: &[Metric] = &[
         .counts
         .bytes_in),
     by_node!("shardis_node_sent_bytes_total", Counter, "Bytes to the node.", |node| node.counts.bytes_out),
+    by_node!(
+        "shardis_node_writes_total",
+        Counter,
+        "Writes to the node. Requests by writes is how well batching works.",
+        |node| node.counts.writes
+    ),
+    Metric {
+        name: "shardis_node_replication_lag_bytes",
+        kind: Kind::Gauge,
+        labels: "shard, node, role",
+        help: "Bytes of the replication stream that a replica lacks, by its last report. Only of replicas that clients may read from.",
+        write: |facts, text| {
+            for node in &facts.nodes {
+                node.lag_bytes.into_iter().for_each(|lag| text.sample(&labels_of(node), lag));
+            }
+        },
+    },
+    by_node!(
+        "shardis_node_slow_start",
+        Gauge,
+        "1 if a worker gives the node only a part of its requests, since it was lost and is back.",
+        |node| u64::from(node.starts_slowly)
+    ),
+    by_node!(
+        "shardis_node_slow_starts_total",
+        Counter,
+        "Slow starts that began; each worker counts its own.",
+        |node| node.counts.slow_starts
+    ),
     by!("shardis_links_replaced_total", Counter, "reason", "Shared connections to nodes that were replaced.", [
         "large_reply" => |counters| counters.retirements,
         "silent" => |counters| counters.conns_replaced,
@@ -248,6 +325,37 @@ const METRICS: &[Metric] = &[
     plain!("shardis_topology_epoch", Gauge, "Version of the topology; it rises with each change.", |facts| {
         facts.topology.as_ref().map_or(0, |topology| topology.epoch())
     }),
+    plain!(
+        "shardis_topology_changed_timestamp_seconds",
+        Gauge,
+        "Last change of the topology, in seconds since 1970; at first the start. time() minus this is its age.",
+        |facts| facts.topology_changed_s
+    ),
+    discovery!(
+        "shardis_discovery_answered_timestamp_seconds",
+        Gauge,
+        "",
+        "Last usable answer to the discovery, in seconds since 1970. Only with --cluster or --sentinel.",
+        |facts, _, text| facts.discovery_answered_s.into_iter().for_each(|at| text.sample(&[], at))
+    ),
+    discovery!(
+        "shardis_discovery_answers_total",
+        Counter,
+        "result=usable none refused",
+        "Questions of the discovery by their answers: refused are those of nodes that know less, or of another cluster.",
+        |_, discovered, text| {
+            text.sample(&[("result", "usable")], discovered.answers);
+            text.sample(&[("result", "none")], discovered.failures);
+            text.sample(&[("result", "refused")], discovered.refusals);
+        }
+    ),
+    discovery!(
+        "shardis_failovers_total",
+        Counter,
+        "",
+        "Shards whose primary became another node, as the discovery saw.",
+        |_, discovered, text| text.sample(&[], discovered.failovers)
+    ),
     plain!("shardis_shards", Gauge, "Shards that own keys.", |facts| facts
         .topology
         .as_ref()
@@ -303,6 +411,39 @@ const METRICS: &[Metric] = &[
         "Time in which the worker did not wait for events; its rate is the share of time in use.",
         |facts, worker| facts.workers.get(worker).map(|load| load.busy_s)
     ),
+    by_worker!(
+        "shardis_worker_batching_waits_total",
+        Counter,
+        "Turns in which the worker waited for more requests before it wrote (--batching).",
+        |facts, worker| facts.workers.get(worker).map(|load| load.batching_waits)
+    ),
+    by_worker!(
+        "shardis_worker_batching_waited_seconds_total",
+        Counter,
+        "Sum of these waits.",
+        |facts, worker| facts.workers.get(worker).map(|load| load.batching_waited_s)
+    ),
+    by_worker!(
+        "shardis_worker_batching_wait_seconds",
+        Gauge,
+        "Wait that the worker's next turns may have; 0 if it does not wait.",
+        |facts, worker| facts.workers.get(worker).map(|load| load.batching_wait_s)
+    ),
+    Metric {
+        name: "shardis_slow_requests_total",
+        kind: Kind::Counter,
+        labels: "command",
+        help: "Slow requests that PROXY SLOWLOG noted.",
+        write: |facts, text| {
+            facts.slow.iter().for_each(|(name, count)| text.sample(&[("command", name)], count));
+        },
+    },
+    plain!(
+        "shardis_slow_requests_left_out_total",
+        Counter,
+        "Slow requests that were not noted, since there were too many at once.",
+        |facts| facts.slow_left_out
+    ),
     Metric {
         name: "process_cpu_seconds_total",
         kind: Kind::Counter,
@@ -313,6 +454,20 @@ const METRICS: &[Metric] = &[
     plain!("process_resident_memory_bytes", Gauge, "Memory of the process.", |facts| facts
         .usage
         .resident_bytes),
+    Metric {
+        name: "process_open_fds",
+        kind: Kind::Gauge,
+        labels: "",
+        help: "File descriptors that are open: clients, nodes, files. Only on Linux.",
+        write: |facts, text| facts.descriptors.open.iter().for_each(|open| text.sample(&[], open)),
+    },
+    Metric {
+        name: "process_max_fds",
+        kind: Kind::Gauge,
+        labels: "",
+        help: "Limit of file descriptors.",
+        write: |facts, text| facts.descriptors.max.iter().for_each(|max| text.sample(&[], max)),
+    },
     plain!("process_start_time_seconds", Gauge, "Start of the process, in seconds since 1970.", |facts| {
         facts.started_s
     }),

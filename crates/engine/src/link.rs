@@ -228,13 +228,15 @@ pub struct Handshake<F: Features> {
     is_proving: bool,
 }
 
-/// Bytes that went over a link.
+/// Traffic over a link.
 #[derive(Debug, Default)]
 pub struct Traffic {
     /// From the node.
     pub bytes_in: u64,
     /// To the node.
     pub bytes_out: u64,
+    /// Writes to the node: one for all requests of a turn.
+    pub writes: u64,
 }
 
 /// Results of the last attempts to connect.

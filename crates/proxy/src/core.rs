@@ -82,9 +82,10 @@ impl Core {
         let readers = &self.invalidations.readers;
         self.cx.stats.counters.tracked_keys = readers.len() as u64;
         self.cx.stats.counters.tracked_items = readers.items() as u64;
+        self.cx.stats.counters.clients_waiting = self.cx.engine.clients_waiting as u64;
         self.cx.stats.counters.held_bytes = self.cx.engine.memory.held_bytes() as u64;
         self.cx.board.publish(worker, &self.cx.stats.counters.since(&self.cx.stats.baseline));
-        let nodes = node_tally::report(&mut self.cx);
+        let nodes = node_tally::report(&mut self.cx, &self.readers);
         self.cx.board.publish_page(worker, &self.cx.stats.tally, nodes);
     }
 

@@ -39,6 +39,8 @@ counters! {
     clients,
     /// Clients that wait for an element now.
     clients_blocked,
+    /// Clients that wait for a reply now.
+    clients_waiting,
     /// Clients that ever connected.
     clients_total,
     /// Clients refused: there were too many, or protected mode denied them.
@@ -65,6 +67,16 @@ counters! {
     refetches,
     /// Requests that a node declined (MOVED, ASK and similar) and that were sent again.
     redirects,
+    /// Redirects by the error MOVED.
+    redirects_moved,
+    /// Redirects by the error ASK.
+    redirects_ask,
+    /// Redirects whose keys could not be reached at that time: LOADING, TRYAGAIN, CLUSTERDOWN.
+    redirects_later,
+    /// Logins by AUTH that were refused.
+    logins_refused_auth,
+    /// Logins by HELLO that were refused.
+    logins_refused_hello,
     /// Times that reading of requests stopped for lack of memory.
     memory_full,
     /// Shared links that were replaced because large replies came on them.
@@ -139,6 +151,7 @@ impl Counters {
         Counters {
             clients: other.clients,
             clients_blocked: other.clients_blocked,
+            clients_waiting: other.clients_waiting,
             nodes_up: other.nodes_up,
             requests_per_s: other.requests_per_s,
             bytes_in_per_s: other.bytes_in_per_s,
@@ -219,6 +232,8 @@ pub struct Board {
     pending_clients: Vec<AtomicUsize>,
     /// See [`Board::show_clock_step`].
     clock_step_us: AtomicI64,
+    /// The instant of the last change of the topology, in nanoseconds; 0 before the first.
+    topology_changed_ns: AtomicU64,
     pub(crate) discovery: DiscoveryBoard,
     /// Slow requests of all workers.
     pub slow: SlowLog,
@@ -236,6 +251,7 @@ impl Board {
             seats_taken: AtomicUsize::new(0),
             pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             clock_step_us: AtomicI64::new(0),
+            topology_changed_ns: AtomicU64::new(0),
             discovery: DiscoveryBoard::default(),
             slow: SlowLog::default(),
             hot: HotBoard::new(workers),
@@ -258,9 +274,7 @@ impl Board {
 
     /// The number of seats left of `max` if all pending clients become clients.
     pub(crate) fn seats_left(&self, max: usize) -> usize {
-        let pending_clients: usize =
-            self.pending_clients.iter().map(|pending_clients| pending_clients.load(Ordering::Relaxed)).sum();
-        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + pending_clients)
+        max.saturating_sub(self.seats_taken.load(Ordering::Relaxed) + self.clients_pending())
     }
 
     /// Sets the number of pending clients of `worker`.
@@ -274,8 +288,29 @@ impl Board {
         self.clock_step_us.store(step_us, Ordering::Relaxed);
     }
 
-    pub(crate) fn clock_step_us(&self) -> i64 {
+    /// See [`Board::show_clock_step`].
+    pub fn clock_step_us(&self) -> i64 {
         self.clock_step_us.load(Ordering::Relaxed)
+    }
+
+    /// Notes that a worker goes by another topology from `now` on.
+    pub(crate) fn note_topology_change(&self, now: Instant) {
+        self.topology_changed_ns.fetch_max(now.as_nanos(), Ordering::Relaxed);
+    }
+
+    /// The instant of the last change of the topology; [`Instant::ZERO`] before the first.
+    pub fn topology_changed_at(&self) -> Instant {
+        Instant::from_nanos(self.topology_changed_ns.load(Ordering::Relaxed))
+    }
+
+    /// Clients that are shaking hands, of all workers.
+    pub fn clients_pending(&self) -> usize {
+        self.pending_clients.iter().map(|pending_clients| pending_clients.load(Ordering::Relaxed)).sum()
+    }
+
+    /// The state of the discovery; `None` without discovery.
+    pub fn discovered(&self) -> Option<Discovered> {
+        self.discovery.shown()
     }
 
     /// Sets the state of the discovery.

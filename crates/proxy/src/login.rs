@@ -85,6 +85,15 @@ fn note_denial(cx: &Context, session: &Session, reason: Reason, object: &[u8], u
     cx.settings.registry.denials().note(denial);
 }
 
+/// Counts a login that was refused.
+pub(crate) fn count_refused(cx: &mut Context, is_hello: bool) {
+    let counters = &mut cx.stats.counters;
+    match is_hello {
+        true => counters.logins_refused_hello += 1,
+        false => counters.logins_refused_auth += 1,
+    }
+}
+
 /// Logs the client in as `name`. Returns false if the password is wrong.
 pub(crate) fn log_in(
     cx: &mut Context,
@@ -100,6 +109,7 @@ pub(crate) fn log_in(
         }
         None => {
             note_denial(cx, session, Reason::Auth, request.arg(0), name);
+            count_refused(cx, request.arg(0).eq_ignore_ascii_case(b"HELLO"));
             false
         }
     }

@@ -4,6 +4,7 @@ use crate::context::Context;
 use crate::features::Link;
 use crate::latency::{Latency, Time};
 use crate::link::{State, Use};
+use crate::reading::Readers;
 use engine::link::Traffic;
 use std::sync::Arc;
 use topology::{NodeId, Topology};
@@ -17,8 +18,14 @@ pub struct NodeCounts {
     pub bytes_in: u64,
     /// Bytes that the node took.
     pub bytes_out: u64,
+    /// Writes that gave the node bytes, with those that it took none of.
+    pub writes: u64,
+    /// Connections that were opened.
+    pub connects: u64,
     /// Connections that were lost or could not be opened.
     pub failures: u64,
+    /// Slow starts that began.
+    pub slow_starts: u64,
     /// Times from queueing to reply, for each reply, with those to requests of shardis itself. Replies that are passed
     /// on while they come count at their first byte.
     pub times: Latency,
@@ -29,7 +36,10 @@ impl NodeCounts {
         self.errors += other.errors;
         self.bytes_in += other.bytes_in;
         self.bytes_out += other.bytes_out;
+        self.writes += other.writes;
+        self.connects += other.connects;
         self.failures += other.failures;
+        self.slow_starts += other.slow_starts;
         self.times.add(&other.times);
     }
 }
@@ -53,10 +63,11 @@ impl NodeTally {
 
     /// Counts the bytes that went over `link` since the last call.
     pub(crate) fn take_traffic(&mut self, link: &mut Link) {
-        let Traffic { bytes_in, bytes_out } = std::mem::take(&mut link.traffic);
+        let Traffic { bytes_in, bytes_out, writes } = std::mem::take(&mut link.traffic);
         let row = self.row(link.node);
         row.bytes_in += bytes_in;
         row.bytes_out += bytes_out;
+        row.writes += writes;
     }
 
     #[cold]
@@ -127,6 +138,11 @@ pub struct NodeReport {
     pub in_flight: usize,
     /// Bytes that wait to be sent.
     pub queued_bytes: usize,
+    /// Bytes of the replication stream that a replica lacks, by the last reports; `None` if unknown. The largest of
+    /// all workers.
+    pub lag_bytes: Option<u64>,
+    /// Whether a worker gives the node only a part of its requests, since it was lost and is back.
+    pub starts_slowly: bool,
     /// Sums since the process began.
     pub counts: NodeCounts,
 }
@@ -144,6 +160,8 @@ impl NodeReport {
             links: 0,
             in_flight: 0,
             queued_bytes: 0,
+            lag_bytes: None,
+            starts_slowly: false,
             counts,
         })
     }
@@ -170,6 +188,8 @@ impl NodeReport {
         self.links += other.links;
         self.in_flight += other.in_flight;
         self.queued_bytes += other.queued_bytes;
+        self.lag_bytes = self.lag_bytes.max(other.lag_bytes);
+        self.starts_slowly |= other.starts_slowly;
         self.counts.add(&other.counts);
     }
 }
@@ -190,7 +210,7 @@ impl NodeReports {
 }
 
 /// This worker's view of all nodes.
-pub(crate) fn report(cx: &mut Context) -> NodeReports {
+pub(crate) fn report(cx: &mut Context, readers: &Readers) -> NodeReports {
     let topology = Arc::clone(&cx.engine.topology);
     let ids = (0..topology.nodes().len() as u32).map(NodeId);
     let (rows, mut nodes) = (&mut cx.stats.nodes, Vec::new());
@@ -201,6 +221,17 @@ pub(crate) fn report(cx: &mut Context) -> NodeReports {
     for link in cx.engine.links.iter() {
         if let Some(Some(node)) = nodes.get_mut(link.node.0 as usize) {
             node.note_link(link);
+        }
+    }
+    for (id, seen) in readers.seen(cx.limits.slow_start, cx.engine.now) {
+        if let Some(Some(node)) = nodes.get_mut(id.0 as usize) {
+            (node.lag_bytes, node.starts_slowly) = (seen.lag_bytes, seen.starts_slowly);
+        }
+    }
+    for back in topology.returning() {
+        let primary = topology.shard(back.shard).primary;
+        if let Some(Some(node)) = primary.and_then(|id| nodes.get_mut(id.0 as usize)) {
+            node.starts_slowly = true;
         }
     }
     NodeReports { topology: Some(topology), nodes: nodes.into_iter().flatten().collect() }
@@ -243,6 +274,24 @@ mod tests {
         assert_eq!((busy.counts.errors, busy.is_primary), (2, true));
         assert!(busy.counts.times.sum_us() >= 6000, "{:?}", busy.counts.times.sum_us());
         assert_eq!(busy.counts.bytes_in - idle.counts.bytes_in, 2 * 9);
+    }
+
+    #[test]
+    fn a_write_takes_all_requests_of_a_turn() {
+        let mut rig = Rig::ready(1);
+        let client = rig.client();
+        let counts = |rig: &mut Rig| {
+            rig.proxy.core.publish();
+            let nodes = rig.proxy.core.cx.board.page().nodes.nodes;
+            (nodes[0].counts.writes, nodes[0].counts.connects)
+        };
+        let (writes, connects) = counts(&mut rig);
+        assert_eq!(connects, 1);
+        rig.client_sends(client, "get a|get b|get c|");
+        assert_eq!(counts(&mut rig), (writes + 1, 1));
+        rig.node_sends(0, "$-1|$-1|$-1|");
+        rig.client_sends(client, "get a|");
+        assert_eq!(counts(&mut rig), (writes + 2, 1));
     }
 
     #[test]

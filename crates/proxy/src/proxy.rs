@@ -126,7 +126,9 @@ impl Proxy {
             Event::Writable { conn } => self.handle_writable(conn),
             Event::Connected { conn } => {
                 if let Some(&Peer::Link(ix)) = self.peers.get(conn) {
-                    let proof = self.core.cx.proof_of(self.core.cx.engine.links[ix].node);
+                    let node = self.core.cx.engine.links[ix].node;
+                    self.core.cx.stats.nodes.row(node).connects += 1;
+                    let proof = self.core.cx.proof_of(node);
                     self.core.cx.engine.links[ix].handle_connected(proof);
                     self.core.cx.engine.list_link(ix);
                 }
@@ -231,6 +233,7 @@ impl Proxy {
                 core.cx.stats.counters.node_bytes_out += count as u64;
                 let link = &mut core.cx.engine.links[ix];
                 link.traffic.bytes_out += count as u64;
+                link.traffic.writes += 1;
                 link.handle_sent(count, &mut core.cx.engine.pool);
                 if link.outgoing.blocked {
                     link.note_blocked(core.cx.engine.now);

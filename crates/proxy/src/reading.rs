@@ -373,30 +373,29 @@ impl Readers {
         any
     }
 
-    /// Takes the answer of `node` of `shard` to `poll`; `None` if it is lost.
+    /// Takes the answer of `node` of `shard` to `poll`; `None` if it is lost. Returns whether the node's slow start begins.
     pub(crate) fn absorb(
         &mut self,
         (shard, node): (ShardId, NodeId),
         poll: u64,
         report: Option<Report>,
         now: Instant,
-    ) {
-        let Some(watched) = self.shards.get_mut(shard.0 as usize) else { return };
-        let Some(reader) = watched.reader(node) else { return };
+    ) -> bool {
+        let Some(watched) = self.shards.get_mut(shard.0 as usize) else { return false };
+        let Some(reader) = watched.reader(node) else { return false };
         let member = &mut watched.members[usize::from(reader.0)];
         let asked_at = member.asked_at.take();
         member.report = report;
-        let Some(report) = report else { return };
+        let Some(report) = report else { return false };
         if let Some(asked_at) = asked_at {
             member.note_rtt(now.since(asked_at));
         }
-        if !report.is_primary && report.link_is_up {
-            member.comeback.note_fit(now);
-        }
+        let begins_slowly = !report.is_primary && report.link_is_up && member.comeback.note_fit(now);
         if reader == Reader::PRIMARY {
             watched.note_point(poll, report);
         }
         watched.confirm();
+        begins_slowly
     }
 
     /// Chooses the destination of a read of `shard`. `admits` says whether a node takes requests at all.

@@ -461,7 +461,14 @@ impl Context {
 
     /// Counts a declined request, and wishes for a newer topology.
     pub(crate) fn note_declined(&mut self, declined: &Declined) {
-        self.stats.counters.redirects += 1;
+        let counters = &mut self.stats.counters;
+        counters.redirects += 1;
+        match declined {
+            Declined::Moved { .. } => counters.redirects_moved += 1,
+            Declined::Ask { .. } => counters.redirects_ask += 1,
+            Declined::Later => counters.redirects_later += 1,
+            Declined::NoPrimary => {}
+        }
         match declined {
             Declined::Moved { address, .. } => self.wish(Some(address.clone())),
             // The topology is right: a slot or a node is being moved.

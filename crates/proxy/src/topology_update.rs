@@ -48,6 +48,7 @@ impl Proxy {
             return;
         }
         let before = std::mem::replace(&mut self.core.cx.engine.topology, topology);
+        self.core.cx.board.note_topology_change(now);
         self.core.fit_topology();
         if before.loses_primary(&self.core.cx.engine.topology) {
             self.core.cx.holders.losses.note(now);
@@ -231,6 +232,12 @@ impl Proxy {
             (out, returning)
         };
         let (out, returning): (Vec<String>, Vec<String>) = names(&topology);
+        for back in topology.returning() {
+            let was_out = before.out().contains(&back.shard);
+            if let (true, Some(node)) = (was_out, topology.shard(back.shard).primary) {
+                self.core.cx.stats.nodes.row(node).slow_starts += 1;
+            }
+        }
         // A step of a returning shard is no news.
         if names(&before) != (out.clone(), returning.clone()) {
             self.core.cx.stats.counters.remaps += 1;

@@ -8,6 +8,7 @@
 //! The thread has a loop and connections of its own, so that a slow node delays no worker.
 
 use crate::dial::{Dials, Next};
+use crate::failovers::Failovers;
 use crate::resolver::Question;
 use crate::transport::NodeTls;
 use crate::worker::{Clock, Mailbox, Message, reason};
@@ -77,6 +78,7 @@ pub(crate) struct DiscoveryThread {
     machine: Discovery,
     /// The last that workers were given.
     topology: Arc<Topology>,
+    failovers: Failovers,
     driver: Driver,
     inbox: mpsc::Receiver<Word>,
     sender: mpsc::SyncSender<Word>,
@@ -105,6 +107,7 @@ impl DiscoveryThread {
         let wishes = Wishes { sender: sender.clone(), waker: Arc::clone(&waker) };
         let thread = DiscoveryThread {
             machine,
+            failovers: Failovers::default(),
             topology,
             driver,
             inbox,
@@ -314,6 +317,7 @@ impl DiscoveryThread {
             answers: tally.answers,
             failures: tally.failures,
             refusals: tally.refusals,
+            failovers: self.failovers.count(),
             answered_at: tally.answered_at.map(|at| at.min(now)),
         });
     }
@@ -327,7 +331,10 @@ impl DiscoveryThread {
             Discovery::Sentinel(_) => self.topology.succeed(epoch, &shards),
         };
         match made {
-            Ok(topology) => self.topology = Arc::new(topology),
+            Ok(topology) => {
+                self.failovers.note(&topology);
+                self.topology = Arc::new(topology);
+            }
             Err(error) => return error!(reason = %error, "discovered topology rejected"),
         }
         for worker in self.surroundings.workers.get().into_iter().flatten() {

@@ -36,6 +36,7 @@ mod doctor;
 mod embedded;
 mod events;
 mod explain;
+mod failovers;
 mod listeners;
 mod log_bounds;
 mod log_json;

@@ -3,8 +3,8 @@
 use crate::args::VERSION;
 use crate::team::Signs;
 use crate::worker::{Mailbox, Message};
-use crate::{events, logging};
-use admin::{Event, Setting, Subject, WorkerFacts};
+use crate::{descriptors, events, logging};
+use admin::{Descriptors, Event, Setting, Subject, WorkerFacts};
 use proxy::Board;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
@@ -45,8 +45,15 @@ impl Subject for Served {
         let load = |signs: &Signs| WorkerFacts {
             turns: signs.pulse.beats() / 2,
             busy_s: signs.busy_time().as_secs_f64(),
+            batching_waits: signs.waits.count(),
+            batching_waited_s: signs.waits.sum().as_secs_f64(),
+            batching_wait_s: signs.waits.present().as_secs_f64(),
         };
         self.signs.iter().map(load).collect()
+    }
+
+    fn descriptors(&self) -> Descriptors {
+        Descriptors { open: descriptors::open(), max: descriptors::max() }
     }
 
     fn clients(&self) -> String {

@@ -25,6 +25,47 @@ pub(crate) struct Signs {
     pub(crate) pulse: Pulse,
     /// Time spent in turns, in nanoseconds.
     busy_ns: Arc<AtomicU64>,
+    /// Its waits for more requests.
+    pub(crate) waits: Arc<Waits>,
+}
+
+/// A worker's waits for more requests: see `batching.rs`.
+#[derive(Debug, Default)]
+pub(crate) struct Waits {
+    count: AtomicU64,
+    sum_ns: AtomicU64,
+    /// The wait that the next turns may have, in nanoseconds.
+    present_ns: AtomicU64,
+}
+
+impl Waits {
+    /// Adds a wait of `time`. Only the worker calls it.
+    pub(crate) fn add(&self, time: Duration) {
+        self.count.store(self.count.load(Ordering::Relaxed) + 1, Ordering::Relaxed);
+        let sum = self.sum_ns.load(Ordering::Relaxed) + time.as_nanos() as u64;
+        self.sum_ns.store(sum, Ordering::Relaxed);
+    }
+
+    /// Shows the wait that the next turns may have.
+    pub(crate) fn show_present(&self, wait: Duration) {
+        // A wait is shorter than a second.
+        self.present_ns.store(wait.subsec_nanos().into(), Ordering::Relaxed);
+    }
+
+    /// The number of waits.
+    pub(crate) fn count(&self) -> u64 {
+        self.count.load(Ordering::Relaxed)
+    }
+
+    /// The sum of all waits.
+    pub(crate) fn sum(&self) -> Duration {
+        Duration::from_nanos(self.sum_ns.load(Ordering::Relaxed))
+    }
+
+    /// The wait that the next turns may have; zero if they have none.
+    pub(crate) fn present(&self) -> Duration {
+        Duration::from_nanos(self.present_ns.load(Ordering::Relaxed))
+    }
 }
 
 impl Signs {

@@ -247,6 +247,7 @@ impl Worker {
             self.handle_events(now);
         }
         self.batching.note_turn(self.asked());
+        self.neighbours.signs.waits.show_present(self.batching.possible_wait());
         self.proxy.cork(self.batching.is_pressed());
         self.proxy.uncork();
         self.proxy.resume_postponed(now);
@@ -304,7 +305,9 @@ impl Worker {
         let before = self.clock.now();
         // tidy: allow(sleep): the wait itself is the purpose; it is some microseconds long
         std::thread::sleep(wait);
-        self.batching.note_wait(before, self.clock.now());
+        let after = self.clock.now();
+        self.batching.note_wait(before, after);
+        self.neighbours.signs.waits.add(after.since(before));
         self.driver.wait(Duration::ZERO)
     }
 

@@ -25,6 +25,7 @@ use crate::limits::Authority;
 use crate::link::greeting::PING;
 use crate::link::profile::{Profile, Who};
 use crate::link::{LinkIx, ProfileId, Use};
+use crate::login;
 use crate::login::attempts::{Attempt, DefaultUser, Hello, WORD_BYTES_MAX};
 use crate::login::credentials::Credentials;
 use crate::login::decided::{Decided, NOT_QUEUED, decided};
@@ -120,10 +121,12 @@ fn login_link(cx: &mut Context) -> Result<LinkIx, Lost> {
 pub(crate) fn end_attempt(cx: &mut Context, session: &mut Session, id: Id, reply: &[u8], out: &mut Vec<u8>) {
     let Some(Attempt { credentials, name, hello }) = lose_attempt(cx, session, id) else { return };
     if reply != OK {
+        login::count_refused(cx, hello.is_some());
         return append(out, reply);
     }
     let resp3 = hello.as_ref().map_or(session.resp3, |hello| hello.resp3);
     if !enter_as(cx, session, &credentials, &name, resp3) {
+        login::count_refused(cx, hello.is_some());
         return errors::write(out, errors::USERS_MAX);
     }
     let Some(hello) = hello else { return append(out, OK) };

@@ -203,7 +203,9 @@ impl Readers {
             }
             Outcome::Lost(_) => None,
         };
-        self.absorb(who, poll, report, cx.engine.now);
+        if self.absorb(who, poll, report, cx.engine.now) && !cx.limits.slow_start.is_zero() {
+            cx.stats.nodes.row(who.1).slow_starts += 1;
+        }
     }
 }
 

@@ -1,4 +1,5 @@
-//! The lines of INFO about replicas: which are read from, and the reasons against others.
+//! The state of replicas for an operator: the lines of INFO (which are read from, and the reasons against others), and the
+//! figures of metrics.
 
 use super::slow_start::WHOLE;
 use super::{Reader, Zone};
@@ -6,9 +7,33 @@ use crate::context::Context;
 use crate::link::ProfileId;
 use crate::reading::Readers;
 use std::fmt::{Result, Write};
+use std::time::Duration;
+use stdx::Instant;
 use topology::{NodeId, ShardId};
 
+/// A replica in figures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Seen {
+    /// Bytes of the replication stream that it lacks; `None` if unknown.
+    pub lag_bytes: Option<u64>,
+    /// Whether it gets only a part of its reads as yet.
+    pub starts_slowly: bool,
+}
+
 impl Readers {
+    /// All watched replicas at `now`. A slow start takes `slow_start`.
+    pub(crate) fn seen(&self, slow_start: Duration, now: Instant) -> impl Iterator<Item = (NodeId, Seen)> {
+        let replicas = self
+            .shards
+            .iter()
+            .flat_map(|watched| watched.members.iter().skip(1).map(move |member| (watched, member)));
+        replicas.filter_map(move |(watched, member)| {
+            let lag_bytes = member.report.and_then(|report| watched.lag_bytes(report));
+            let starts_slowly = member.comeback.share(slow_start, now) < WHOLE;
+            Some((member.node?, Seen { lag_bytes, starts_slowly }))
+        })
+    }
+
     /// Appends a line for each watched replica of `shard`, as this worker sees it.
     pub(crate) fn write_replicas(&self, cx: &Context, shard: ShardId, text: &mut String) -> Result {
         let Some(watched) = self.shards.get(shard.0 as usize) else { return Ok(()) };

@@ -29,13 +29,15 @@ impl Comeback {
         }
     }
 
-    /// Notes that the reader is fit, by its report.
-    pub(super) fn note_fit(&mut self, now: Instant) {
+    /// Notes that the reader is fit, by its report. Returns whether a slow start begins.
+    pub(super) fn note_fit(&mut self, now: Instant) -> bool {
+        let was_lost = *self == Comeback::Lost;
         *self = match *self {
             Comeback::New => Comeback::Whole,
             Comeback::Lost => Comeback::Since(now),
             Comeback::Whole | Comeback::Since(_) => *self,
         };
+        was_lost
     }
 
     /// The share of the reader at `now`, in thousandths of the share that it has after `slow_start`.

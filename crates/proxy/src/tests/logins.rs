@@ -50,6 +50,15 @@ fn hello_can_log_in_too() {
 }
 
 #[test]
+fn refused_logins_are_counted_by_their_command() {
+    let mut rig = Rig::ready_with_users(1, USERS);
+    let client = rig.client();
+    rig.client_sends(client, "auth wrong|AUTH bob x|hello 2 auth bob x|Hello 2|auth secret|");
+    let counters = rig.proxy.counters();
+    assert_eq!((counters.logins_refused_auth, counters.logins_refused_hello), (2, 1));
+}
+
+#[test]
 fn the_rules_of_a_user_decide_over_its_requests() {
     let mut rig = Rig::ready_with_users(2, USERS);
     let client = rig.client();

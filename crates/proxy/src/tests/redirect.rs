@@ -68,7 +68,7 @@ fn a_moved_request_is_sent_on_and_wakes_discovery() {
     assert_eq!(rig.proxy.poll_wish(rig.now), hint(7001));
     rig.node_sends(1, "+OK|$1|1|");
     assert_eq!(rig.taken(client), "+OK|$1|1|");
-    assert_eq!((rig.proxy.counters().redirects, rig.proxy.held_bytes()), (2, 0));
+    assert_eq!((rig.proxy.counters().redirects_moved, rig.proxy.held_bytes()), (2, 0));
     // One wish is enough for a while.
     rig.client_sends(client, &format!("get {key}|"));
     rig.node_sends(0, &moved(slot, 1));

@@ -65,6 +65,30 @@ fn poll(rig: &mut Rig, offsets: [u64; 4]) {
     panic!("nobody is asked how far he is: {asked:?}");
 }
 
+/// The lag of the replica of shard 0, whether its slow start goes on, and how many have begun.
+fn seen(rig: &mut Rig) -> (Option<u64>, bool, u64) {
+    rig.proxy.core.publish();
+    let nodes = rig.proxy.core.cx.board.page().nodes.nodes;
+    (nodes[2].lag_bytes, nodes[2].starts_slowly, nodes[2].counts.slow_starts)
+}
+
+#[test]
+fn lag_and_slow_starts_of_replicas_are_published() {
+    let mut rig = rig(Reading { from: ReadFrom::PreferReplica, ..Reading::default() });
+    assert_eq!(seen(&mut rig), (None, false, 0), "it has not reported yet");
+    poll(&mut rig, [70, 10, 30, 10]);
+    assert_eq!(seen(&mut rig), (Some(40), false, 0));
+    let replica = rig.node(2);
+    lose(&mut rig, replica);
+    assert_eq!(seen(&mut rig), (None, false, 0));
+    rig.pass(Duration::from_secs(1));
+    rig.bring_up(2);
+    poll(&mut rig, [70, 10, 70, 10]);
+    assert_eq!(seen(&mut rig), (Some(0), true, 1));
+    rig.pass(Limits::default().slow_start);
+    assert!(!seen(&mut rig).1, "it is over");
+}
+
 fn lose(rig: &mut Rig, conn: ConnId) {
     rig.event(Event::Closed { conn, reason: "connection reset" });
 }

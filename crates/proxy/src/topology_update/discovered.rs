@@ -15,6 +15,8 @@ pub struct Discovered {
     pub failures: u64,
     /// Answers of nodes that know less than shardis does, or belong to another cluster.
     pub refusals: u64,
+    /// Shards whose primary became another node.
+    pub failovers: u64,
     /// The time of the last usable answer.
     pub answered_at: Option<Instant>,
 }
@@ -28,11 +30,14 @@ impl DiscoveryBoard {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(discovered);
     }
 
+    /// The state as shown last; `None` without discovery.
+    pub(crate) fn shown(&self) -> Option<Discovered> {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     /// The lines of INFO, as of `now`.
     pub(crate) fn write(&self, now: Instant, out: &mut String) -> fmt::Result {
-        let Some(Discovered { epoch, answers, failures, refusals, answered_at }) =
-            *self.0.lock().unwrap_or_else(PoisonError::into_inner)
-        else {
+        let Some(Discovered { epoch, answers, failures, refusals, answered_at, .. }) = self.shown() else {
             return Ok(());
         };
         write!(out, "discovery_epoch:{epoch}\r\ndiscovery_answers:{answers}\r\n")?;
@@ -53,7 +58,7 @@ mod tests {
         let (board, mut text) = (DiscoveryBoard::default(), String::new());
         board.write(Instant::ZERO, &mut text).expect("a string takes all");
         assert_eq!(text, "");
-        board.show(Discovered { epoch: 2, answers: 3, failures: 4, refusals: 5, answered_at: None });
+        board.show(Discovered { epoch: 2, answers: 3, failures: 4, refusals: 5, ..Discovered::default() });
         board.write(Instant::ZERO, &mut text).expect("a string takes all");
         let expected = "discovery_epoch:2\r\ndiscovery_answers:3\r\ndiscovery_failures:4\r\n\
             discovery_refusals:5\r\ndiscovery_last_answer_ms_ago:-1\r\n";

@@ -231,6 +231,15 @@ impl Policy {
         self.asked = asked;
     }
 
+    /// The wait that the next turns may have; zero if they have none.
+    pub(crate) fn possible_wait(&self) -> Duration {
+        match self.batching {
+            Batching::Off => Duration::ZERO,
+            Batching::Fixed(wait) => wait,
+            Batching::Auto => self.wait,
+        }
+    }
+
     /// Whether to write replies after each event of a turn instead of at its end.
     pub(crate) fn is_prompt(&self) -> bool {
         self.is_prompt
