@@ -42,6 +42,7 @@ mod scripts;
 mod sentinel;
 mod sessions;
 mod soak;
+mod statsd;
 mod streams;
 mod tcp;
 mod tls;

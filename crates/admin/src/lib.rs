@@ -7,8 +7,8 @@
 //! ```
 //!
 //! Begin with [`Subject`], the process as this crate sees it, and `routes.rs`, which makes a response of a request. `metrics.rs`
-//! is the table of all metrics; docs/metrics.md is made from it. `status.rs` has the JSON, `history.rs` the last
-//! fifteen minutes. `guard.rs` decides who may ask, `tls.rs` shakes hands.
+//! is the table of all metrics; docs/metrics.md is made from it. `statsd.rs` sends some of them. `status.rs` has the JSON,
+//! `history.rs` the last fifteen minutes. `guard.rs` decides who may ask, `tls.rs` shakes hands.
 //! `server.rs` moves the bytes, with hyper, on a thread of its own.
 //!
 //! The thread reads what workers publish and sends them nothing on its own, so no request here can delay a client. Only `/clients`
@@ -30,6 +30,7 @@ mod readiness;
 mod routes;
 mod server;
 mod slow;
+mod statsd;
 mod status;
 mod tls;
 
@@ -39,4 +40,5 @@ pub use metrics::metrics_reference;
 pub use place::Place;
 pub use readiness::ReadyShards;
 pub use server::{Listener, serve};
+pub use statsd::{PREFIX_BYTES_MAX, Statsd, name_part, send_statsd};
 pub use tls::Tls;

@@ -6,6 +6,7 @@
 mod text;
 
 use crate::facts::Facts;
+use crate::statsd;
 use proxy::{Counters, Discovered, NodeReport, NodeState};
 pub(crate) use text::Format;
 use text::{Kind, Text, seconds};
@@ -490,7 +491,7 @@ pub fn metrics_reference() -> String {
         format!("| `{}` | {} | {labels} | {} |\n", metric.name, metric.kind.name(), metric.help)
     });
     let (head, rows) = (include_str!("metrics/head.txt"), rows.collect::<String>());
-    format!("{head}{rows}")
+    format!("{head}{rows}{}", statsd::NAMES)
 }
 
 #[cfg(test)]

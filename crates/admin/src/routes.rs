@@ -9,7 +9,7 @@ use crate::readiness::ReadyShards;
 use crate::slow;
 use crate::status::{Status, TopologyAnswer};
 use serde::Serialize;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
 
 /// A request, as far as it matters.
@@ -69,7 +69,7 @@ const PATHS: [(&str, &str, &str); 13] = [
 
 /// Answers for one process.
 pub(crate) struct Routes {
-    pub subject: Box<dyn Subject>,
+    pub subject: Arc<dyn Subject>,
     pub guard: Guard,
     pub ready: ReadyShards,
     pub history: Mutex<History>,

@@ -90,7 +90,7 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
 /// Answers at `listener` on a thread of its own until the process ends.
 pub fn serve(
     listener: Listener,
-    subject: Box<dyn Subject>,
+    subject: Arc<dyn Subject>,
     guard: Guard,
     ready: ReadyShards,
 ) -> io::Result<()> {

@@ -13,6 +13,7 @@ mod service;
 pub(crate) mod serving;
 pub(crate) mod settings;
 mod slowlog;
+mod statsd;
 mod store;
 
 use crate::config::{self, Depth};

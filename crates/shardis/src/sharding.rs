@@ -22,7 +22,7 @@ use crate::team::{Signs, Team, Workers};
 use crate::transport::NodeTls;
 use crate::usage;
 use crate::wall_clock::{self, WallClock};
-use crate::worker::{Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
+use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
 use admin::{Guard, Setting};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
@@ -154,6 +154,29 @@ impl ShardingPlan {
     }
 }
 
+impl ShardingPlan {
+    /// Lets operators and their programs see `subject`: by the admin listener, and by reports to statsd.
+    fn report(&mut self, subject: Arc<Served>) -> Result<()> {
+        if let Some(listener) = self.admin.take() {
+            let subject = Arc::clone(&subject);
+            admin::serve(listener, subject, self.guard.clone(), self.args.admin.ready_shards)?;
+        }
+        let host = rustix::system::uname();
+        let place = if self.port > 0 { self.port.to_string() } else { self.place.clone() };
+        if let Some(statsd) = self.args.admin.statsd.statsd(&host.nodename().to_string_lossy(), &place) {
+            let (target, span) = (statsd.target.clone(), pool_span(self.name.as_deref()));
+            admin::send_statsd(statsd, subject, move |sent| {
+                let _in_pool = span.enter();
+                match sent {
+                    Ok(()) => info!(target, "statsd reached"),
+                    Err(error) => warn!(target, reason = worker::reason(error), "statsd unreachable"),
+                }
+            })?;
+        }
+        Ok(())
+    }
+}
+
 /// Opens the admin listener.
 fn open_admin(place: &admin::Place, tls: Option<&AdminTls>) -> Result<admin::Listener, CannotListen> {
     admin::Listener::open(place, tls.map(AdminTls::tls)).map_err(|error| {
@@ -271,17 +294,14 @@ impl Plan for ShardingPlan {
         discovery.map(DiscoveryThread::start).transpose()?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let shown_settings = Arc::new(RwLock::new(self.settings.clone()));
-        if let Some(listener) = self.admin.take() {
-            let subject = Served {
-                board: Arc::clone(&board),
-                mailboxes: mailboxes.get().cloned().unwrap_or_default(),
-                signs,
-                settings: Arc::clone(&shown_settings),
-                started_us: self.epoch_us,
-                is_draining: Arc::clone(&is_draining),
-            };
-            admin::serve(listener, Box::new(subject), self.guard.clone(), self.args.admin.ready_shards)?;
-        }
+        self.report(Arc::new(Served {
+            board: Arc::clone(&board),
+            mailboxes: mailboxes.get().cloned().unwrap_or_default(),
+            signs,
+            settings: Arc::clone(&shown_settings),
+            started_us: self.epoch_us,
+            is_draining: Arc::clone(&is_draining),
+        }))?;
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             followed: Followed {

@@ -2,6 +2,7 @@
 
 use super::admin_tls::AdminTlsArgs;
 use super::slowlog::SlowlogArgs;
+use super::statsd::StatsdArgs;
 use ::admin::{Guard, Place, ReadyShards, read_token};
 use clap::Args;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -26,6 +27,9 @@ pub(crate) struct AdminArgs {
 
     #[command(flatten)]
     pub(crate) tls: AdminTlsArgs,
+
+    #[command(flatten)]
+    pub(crate) statsd: StatsdArgs,
 
     #[command(flatten)]
     pub(crate) slowlog: SlowlogArgs,
