@@ -98,11 +98,11 @@ fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
     let status: serde_json::Value = serde_json::from_str(&http::get(port, "/status").body).expect("JSON");
     assert_ne!(status["nodes"][1]["state"], "up");
     assert_eq!(status["nodes"][0]["state"], "up");
-    let events = http::get(port, "/events").body;
-    assert!(
-        events.contains("\"name\":\"node down\"") && events.contains("\"cure\":\"Start the node"),
-        "{events}"
-    );
+    poll_until("the line of the log", || {
+        let events = http::get(port, "/events").body;
+        let has_line = events.contains("\"name\":\"node down\"");
+        (has_line && events.contains("\"cure\":\"Start the node")).then_some(())
+    });
 }
 
 #[test]
