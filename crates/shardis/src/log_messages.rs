@@ -301,6 +301,18 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "",
     },
     Message {
+        name: "statsd reached",
+        per: &["target"],
+        meaning: "Reports go to the statsd server.",
+        cure: "",
+    },
+    Message {
+        name: "statsd unreachable",
+        per: &["target"],
+        meaning: "A report could not be sent to the statsd server; `reason` says why. The next one is tried in any case.",
+        cure: "Start the server, or correct `--statsd`.",
+    },
+    Message {
         name: "store failed",
         per: &["shard"],
         meaning: "A store in this process has ended.",
