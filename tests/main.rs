@@ -44,6 +44,7 @@ mod sessions;
 mod soak;
 mod statsd;
 mod streams;
+mod systemd;
 mod tcp;
 mod tls;
 mod tools;

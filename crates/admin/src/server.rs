@@ -17,7 +17,9 @@ use hyper_util::rt::{TokioIo, TokioTimer};
 use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
@@ -50,6 +52,16 @@ enum Socket {
 }
 
 impl Listener {
+    /// A listener at `addr` by a socket that does not block. Clients speak TLS if `tls` is given.
+    pub fn tcp(socket: std::net::TcpListener, addr: SocketAddr, tls: Option<Arc<Tls>>) -> Listener {
+        Listener { socket: Socket::Tcp(socket), place: Place::Tcp(addr), tls }
+    }
+
+    /// A listener at `path` by a socket that does not block.
+    pub fn unix(socket: std::os::unix::net::UnixListener, path: PathBuf) -> Listener {
+        Listener { socket: Socket::Unix(socket), place: Place::Unix(path), tls: None }
+    }
+
     /// Listens at `place`. Clients speak TLS if `tls` is given.
     pub fn open(place: &Place, tls: Option<Arc<Tls>>) -> io::Result<Listener> {
         let (socket, place) = match place {
@@ -69,6 +81,11 @@ impl Listener {
             }
         };
         Ok(Listener { socket, place, tls })
+    }
+
+    /// The address at which it listens.
+    pub fn place(&self) -> &Place {
+        &self.place
     }
 
     /// The address, with the port that was found for port 0.

@@ -29,6 +29,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
+pub(crate) use admin::AdminArgs;
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
 pub(crate) use remarks::no_effect;
 pub(crate) use service::{LogFormat, ServiceArgs};

@@ -13,7 +13,9 @@ use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::say;
 use crate::logging;
+use crate::passed::PassedSockets;
 use crate::reload::Changes;
+use crate::service_manager::ServiceManager;
 use crate::sharding::ShardingPlan;
 use crate::tcp::PassingPlan;
 use crate::team::Workers;
@@ -44,8 +46,8 @@ const KEPT: &str = "the old configuration stays in use";
 
 /// A service before it runs.
 pub(crate) trait Plan {
-    /// Its listeners, which clients can connect to from now on.
-    fn open(&mut self) -> Result<Vec<Listener>, CannotListen>;
+    /// Its listeners, which clients can connect to from now on. Sockets of `passed` take the places of their addresses.
+    fn open(&mut self, passed: &mut PassedSockets) -> Result<Vec<Listener>, CannotListen>;
     /// The limit of its clients.
     fn clients_max(&self) -> ClientsMax;
     /// Describes the service to the operator.
@@ -70,6 +72,7 @@ pub(crate) trait Service {
 
 /// Serves until a signal stops it.
 pub(crate) fn run(serving: Serving) -> Result<()> {
+    let mut passed = PassedSockets::from_environment().map_err(|error| anyhow!(error))?;
     logging::start(serving.log.0, serving.log.1).context("the thread that writes the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
     for pool in &serving.pools {
@@ -80,21 +83,25 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     }
     let mut doors = Vec::new();
     for (service, plan) in plans.iter_mut().enumerate() {
-        let listeners = plan.open().map_err(|error| anyhow!(serving.explain(&error)))?;
+        let listeners = plan.open(&mut passed).map_err(|error| anyhow!(serving.explain(&error)))?;
         let doors_of = listeners.into_iter().enumerate();
         doors.extend(doors_of.map(|(number, listener)| Door { listener, service, number }));
     }
+    passed.check_all_taken().map_err(|error| anyhow!(error))?;
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
     // A signal may come as soon as the log says that shardis listens.
-    let mut control = Control::new(serving, doors)?;
-    say(&format!("shardis {} {}", VERSION, control.serving.announcement(&places)));
+    let announcement = serving.announcement(&places);
+    let manager = ServiceManager::of_environment(announcement.clone(), Instant::now());
+    let mut control = Control::new(serving, doors, manager)?;
+    say(&format!("shardis {VERSION} {announcement}"));
     plans.iter().for_each(|plan| plan.describe());
 
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.waker)?);
     }
+    control.manager.show_ready();
     control.serve()?;
     control.drain();
     logging::report_suppressed(Instant::now(), true);
@@ -124,6 +131,7 @@ struct Control {
     waker: Arc<Waker>,
     doors: Vec<Door>,
     services: Vec<Box<dyn Service>>,
+    manager: ServiceManager,
     signals: UnixStream,
     /// Receives SIGHUP: files are read again then.
     hangups: UnixStream,
@@ -137,7 +145,7 @@ struct Control {
 
 impl Control {
     /// Listens for clients and signals, without accepting any yet.
-    fn new(serving: Serving, mut doors: Vec<Door>) -> Result<Control> {
+    fn new(serving: Serving, mut doors: Vec<Door>, manager: ServiceManager) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, door) in doors.iter_mut().enumerate() {
             door.listener.register(poll.registry(), Token(LISTENERS + index))?;
@@ -152,6 +160,7 @@ impl Control {
             waker,
             doors,
             services: Vec::new(),
+            manager,
             signals,
             hangups,
             unused,
@@ -192,6 +201,9 @@ impl Control {
 
     fn wait(&mut self, events: &mut Events, timeout: Duration) -> Result<()> {
         let timeout = if self.accept_at.is_some() { timeout.min(ACCEPT_PAUSE) } else { timeout };
+        let now = Instant::now();
+        self.manager.poll(now);
+        let timeout = self.manager.within(timeout, now);
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error).context("waiting for clients"),
             _ => Ok(()),
@@ -238,6 +250,7 @@ impl Control {
 
     /// Reads the configuration again, and the files that it names. Either all of it takes effect, or nothing.
     fn reload(&mut self) {
+        self.manager.show_reloading();
         match self.serving.read_again() {
             None if self.reload_files() => {}
             None => info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped"),
@@ -248,6 +261,7 @@ impl Control {
                 }
             }
         }
+        self.manager.show_ready();
     }
 
     /// Follows the configuration `serving`, if no change needs a restart.
@@ -284,6 +298,7 @@ impl Control {
     fn drain(mut self) {
         let timeout = self.serving.drain_timeout;
         info!(hint = "a second signal ends at once", "drain started");
+        self.manager.show_stopping();
         self.doors.clear();
         self.services.iter().for_each(|service| service.drain());
         let deadline = Instant::now() + timeout;

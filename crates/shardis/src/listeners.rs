@@ -2,6 +2,7 @@
 
 use crate::args::listener::Place;
 use crate::args::{ProxyArgs, Way};
+use crate::passed::{ListeningSocket, PassedSocket, PassedSockets};
 use driver::canonical;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -99,8 +100,15 @@ impl fmt::Display for CannotListen {
 enum Door {
     /// TCP, and where it listens.
     Tcp { socket: TcpListener, addr: SocketAddr },
-    /// A unix socket, whose file is removed with this value. Its clients are named by the path, with `:0` as in Redis.
-    Unix { socket: UnixListener, peer: Arc<str>, file: SocketFile },
+    /// A unix socket. Its clients are named by the path, with `:0` as in Redis.
+    Unix { socket: UnixListener, peer: Arc<str>, path: PathBuf, _file: Option<SocketFile> },
+}
+
+impl Door {
+    fn unix(socket: std::os::unix::net::UnixListener, path: PathBuf, file: Option<SocketFile>) -> Door {
+        let peer = format!("{}:0", path.display()).into();
+        Door::Unix { socket: UnixListener::from_std(socket), peer, path, _file: file }
+    }
 }
 
 /// A connection that was accepted.
@@ -111,7 +119,7 @@ pub(crate) enum Newcomer {
     Unix(UnixStream, Arc<str>),
 }
 
-/// The file of a unix socket; removed with its listener.
+/// The file of a unix socket that this process made; removed with its listener.
 struct SocketFile(PathBuf);
 
 impl Drop for SocketFile {
@@ -141,16 +149,37 @@ impl fmt::Display for Mode {
 }
 
 impl Listener {
-    /// All at which `args` ask for requests.
-    pub(crate) fn open_all(args: &ProxyArgs) -> Result<Vec<Listener>, CannotListen> {
-        let open = |Way { option, place, is_tls, read_from }| {
+    /// All at which `args` ask for requests. Sockets of `passed` take the places of their addresses.
+    pub(crate) fn open_all(
+        args: &ProxyArgs,
+        passed: &mut PassedSockets,
+    ) -> Result<Vec<Listener>, CannotListen> {
+        let mut listeners = Vec::new();
+        for Way { option, place, is_tls, read_from } in args.ways_in().map_err(CannotListen::Unknown)? {
             let mode = Mode::Redis { is_tls, read_from };
+            let sockets = passed.take(option, &place);
             match place {
-                Place::Tcp(addr) => Listener::tcp(addr, option, args.service.reuse_port, mode),
-                Place::Unix(path) => Listener::unix(&path, option, args.transport.unixsocketperm, mode),
+                _ if !sockets.is_empty() => {
+                    listeners.extend(sockets.into_iter().map(|socket| Listener::passed(socket, mode)));
+                }
+                Place::Tcp(addr) => {
+                    listeners.push(Listener::tcp(addr, option, args.service.reuse_port, mode)?);
+                }
+                Place::Unix(path) => {
+                    listeners.push(Listener::unix(&path, option, args.transport.unixsocketperm, mode)?);
+                }
             }
+        }
+        Ok(listeners)
+    }
+
+    /// A listener at a socket of the service manager, which also keeps the file of a unix socket.
+    pub(crate) fn passed(passed: PassedSocket, mode: Mode) -> Listener {
+        let door = match passed.socket {
+            ListeningSocket::Tcp(socket, addr) => Door::Tcp { socket: TcpListener::from_std(socket), addr },
+            ListeningSocket::Unix(socket, path) => Door::unix(socket, path, None),
         };
-        args.ways_in().map_err(CannotListen::Unknown)?.into_iter().map(open).collect()
+        Listener { door, mode }
     }
 
     /// One at `addr`, which `option` says.
@@ -177,16 +206,15 @@ impl Listener {
         let cannot = |error| CannotListen::At { place: Place::unix(path), option, error };
         let path = std::path::absolute(path).map_err(cannot)?;
         let socket = bind_unix(&path, permissions).map_err(cannot)?;
-        let peer = format!("{}:0", path.display()).into();
-        let door = Door::Unix { socket: UnixListener::from_std(socket), peer, file: SocketFile(path) };
-        Ok(Listener { door, mode })
+        let file = SocketFile(path.clone());
+        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode })
     }
 
     /// Where it listens.
     pub(crate) fn place(&self) -> String {
         match &self.door {
             Door::Tcp { addr, .. } => addr.to_string(),
-            Door::Unix { file, .. } => format!("unix:{}", file.0.display()),
+            Door::Unix { path, .. } => format!("unix:{}", path.display()),
         }
     }
 

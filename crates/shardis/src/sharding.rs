@@ -1,10 +1,10 @@
 //! The service at Redis listeners: workers, their shared state, and its changes at run time.
 
 use crate::access::Source;
-use crate::args::ProxyArgs;
 use crate::args::admin_tls::AdminTls;
 use crate::args::listener::Place;
 use crate::args::serving::{Pool, of_pool};
+use crate::args::{AdminArgs, ProxyArgs};
 use crate::control::{Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
@@ -14,6 +14,7 @@ use crate::log_layer::pool_span;
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
+use crate::passed::{ListeningSocket, PassedSockets};
 use crate::refused::Refused;
 use crate::reload;
 use crate::resolver;
@@ -178,14 +179,33 @@ impl ShardingPlan {
 }
 
 /// Opens the admin listener.
-fn open_admin(place: &admin::Place, tls: Option<&AdminTls>) -> Result<admin::Listener, CannotListen> {
-    admin::Listener::open(place, tls.map(AdminTls::tls)).map_err(|error| {
-        let place = match place {
-            admin::Place::Tcp(addr) => Place::Tcp(*addr),
-            admin::Place::Unix(path) => Place::Unix(path.clone()),
-        };
-        CannotListen::At { place, option: "--admin", error }
-    })
+fn open_admin(
+    place: &admin::Place,
+    (guard, tls): (&Guard, Option<&AdminTls>),
+    passed: &mut PassedSockets,
+) -> Result<admin::Listener, CannotListen> {
+    let configured = match place {
+        admin::Place::Tcp(addr) => Place::Tcp(*addr),
+        admin::Place::Unix(path) => Place::unix(path),
+    };
+    let mut sockets = passed.take("--admin", &configured);
+    let acceptor = tls.map(AdminTls::tls);
+    let listener = match sockets.pop().map(|passed| passed.socket) {
+        None => admin::Listener::open(place, acceptor).map_err(|error| CannotListen::At {
+            place: configured,
+            option: "--admin",
+            error,
+        })?,
+        Some(ListeningSocket::Tcp(socket, addr)) => admin::Listener::tcp(socket, addr, acceptor),
+        Some(ListeningSocket::Unix(socket, path)) => admin::Listener::unix(socket, path),
+    };
+    if !sockets.is_empty() {
+        let text = "the admin listener has one address, but several sockets named admin were passed";
+        return Err(CannotListen::Unknown(text.to_owned()));
+    }
+    let is_guarded = matches!(guard, Guard::Token(_)) || tls.is_some_and(AdminTls::has_client_certificates);
+    AdminArgs::check_place(listener.place(), is_guarded).map_err(CannotListen::Unknown)?;
+    Ok(listener)
 }
 
 /// A path as INFO shows it; empty without one.
@@ -194,10 +214,11 @@ fn shown(path: Option<PathBuf>) -> Arc<str> {
 }
 
 impl Plan for ShardingPlan {
-    fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
-        let listeners = Listener::open_all(&self.args)?;
+    fn open(&mut self, passed: &mut PassedSockets) -> Result<Vec<Listener>, CannotListen> {
+        let listeners = Listener::open_all(&self.args, passed)?;
         let admin = self.args.admin.place(!self.args.has_nodes());
-        self.admin = admin.map(|place| open_admin(&place, self.admin_tls.as_ref())).transpose()?;
+        let condition = (&self.guard, self.admin_tls.as_ref());
+        self.admin = admin.map(|place| open_admin(&place, condition, passed)).transpose()?;
         self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
         let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });

@@ -40,11 +40,16 @@ impl AdminArgs {
     pub(super) fn check(&self) -> Result<(), String> {
         self.tls.check(self.admin.as_ref())?;
         let is_guarded = self.admin_token_file.is_some() || self.tls.has_client_certificates();
-        match &self.admin {
-            Some(place) if !place.is_local() && !is_guarded => Err(format!(
+        self.admin.as_ref().map_or(Ok(()), |place| AdminArgs::check_place(place, is_guarded))
+    }
+
+    /// The same for the address at which it listens, which may be that of a passed socket.
+    pub(crate) fn check_place(place: &Place, is_guarded: bool) -> Result<(), String> {
+        match place.is_local() || is_guarded {
+            true => Ok(()),
+            false => Err(format!(
                 "--admin {place}: other machines can reach it; name a token with --admin-token-file, or authorities of client certificates with --admin-tls-ca-cert-file, or listen at 127.0.0.1"
             )),
-            _ => Ok(()),
         }
     }
 

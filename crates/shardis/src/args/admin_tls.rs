@@ -78,6 +78,11 @@ impl AdminTls {
         Arc::clone(&self.tls)
     }
 
+    /// Whether clients must show a certificate.
+    pub(crate) fn has_client_certificates(&self) -> bool {
+        self.files.has_client_certificates()
+    }
+
     /// Reads the files again, and changes nothing.
     pub(crate) fn load(&self) -> Result<Option<Acceptor>, String> {
         self.files.load()

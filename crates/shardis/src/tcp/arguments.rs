@@ -2,8 +2,10 @@
 
 use super::targets::Targets;
 use crate::args::ServiceArgs;
+use crate::args::listener::Place;
 use crate::control::plural;
 use crate::listeners::{CannotListen, Listener, Mode};
+use crate::passed::PassedSockets;
 use ::tcp::Limits;
 use ::tcp::{Balance, Patience};
 use ::tcp::{Check, Kind};
@@ -128,10 +130,14 @@ impl TcpArgs {
         }
     }
 
-    /// The listener, which clients can connect to from now on.
-    pub(super) fn open(&self) -> Result<Listener, CannotListen> {
+    /// The listener, which clients can connect to from now on. Sockets of `passed` take the place of its address.
+    pub(super) fn open(&self, passed: &mut PassedSockets) -> Result<Vec<Listener>, CannotListen> {
         let addr = self.listen_addr().map_err(CannotListen::Unknown)?;
-        Listener::tcp(addr, self.listen_option(), self.service.reuse_port, Mode::Tcp)
+        let sockets = passed.take(self.listen_option(), &Place::Tcp(addr));
+        if !sockets.is_empty() {
+            return Ok(sockets.into_iter().map(|socket| Listener::passed(socket, Mode::Tcp)).collect());
+        }
+        Listener::tcp(addr, self.listen_option(), self.service.reuse_port, Mode::Tcp).map(|one| vec![one])
     }
 
     /// The line that describes the listener at `place`.

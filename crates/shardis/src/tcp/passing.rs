@@ -8,6 +8,7 @@ use crate::control::{Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
+use crate::passed::PassedSockets;
 use crate::refused::Refused;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
@@ -42,10 +43,10 @@ impl PassingPlan {
 }
 
 impl Plan for PassingPlan {
-    fn open(&mut self) -> Result<Vec<Listener>, CannotListen> {
-        let listener = self.args.open()?;
-        self.place = listener.place();
-        Ok(vec![listener])
+    fn open(&mut self, passed: &mut PassedSockets) -> Result<Vec<Listener>, CannotListen> {
+        let listeners = self.args.open(passed)?;
+        self.place = listeners.iter().map(Listener::place).collect::<Vec<_>>().join(", ");
+        Ok(listeners)
     }
 
     fn clients_max(&self) -> ClientsMax {
