@@ -37,6 +37,7 @@ mod pubsub;
 mod redirects;
 mod reload;
 mod replicas;
+mod ring;
 mod scan;
 mod scripts;
 mod sentinel;

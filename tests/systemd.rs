@@ -1,4 +1,4 @@
-//! `shardis` under a service manager. The test plays systemd's part: a datagram socket for messages, and passed sockets.
+//! `shardis` under a service systemd. The test plays systemd's part: a datagram socket for messages, and passed sockets.
 
 use crate::harness::certificates::Directory;
 use crate::harness::processes::{Finished, run, send_signal, shardis_binary};
@@ -31,18 +31,18 @@ fn refusal(sockets: Vec<(&str, OwnedFd)>, args: &[&str]) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
-/// The socket for messages to the service manager.
-struct Manager {
+/// The socket for messages to the service systemd.
+struct Systemd {
     folder: Directory,
     socket: UnixDatagram,
 }
 
-impl Manager {
-    fn new() -> Manager {
+impl Systemd {
+    fn new() -> Systemd {
         let folder = Directory::new();
         let socket = UnixDatagram::bind(folder.path("notify")).expect("a free name");
         socket.set_read_timeout(Some(PATIENCE)).expect("a timeout");
-        Manager { folder, socket }
+        Systemd { folder, socket }
     }
 
     /// Starts a service that sends its messages here.
@@ -94,30 +94,30 @@ fn tcp() -> (TcpListener, u16) {
 
 #[test]
 fn systemd_hears_of_readiness_reloads_and_the_end() {
-    let manager = Manager::new();
-    let mut service = manager.start(shardis(&["proxy", "--port=0", "--workers=1"]));
-    let ready = manager.hear();
+    let systemd = Systemd::new();
+    let mut service = systemd.start(shardis(&["proxy", "--port=0", "--workers=1"]));
+    let ready = systemd.hear();
     let place = ready.strip_prefix("READY=1\nSTATUS=listens on 127.0.0.1:").expect(&ready);
     let port = place.split(' ').next().and_then(|port| port.parse().ok()).expect(&ready);
     assert_eq!(Client::connect(port).ask("PING"), r"+PONG\r\n");
     service.signal("HUP");
-    let reloading = manager.hear();
+    let reloading = systemd.hear();
     assert!(reloading.starts_with("RELOADING=1\nMONOTONIC_USEC="), "{reloading}");
-    assert_eq!(manager.hear(), ready);
+    assert_eq!(systemd.hear(), ready);
     service.signal("TERM");
-    assert_eq!(manager.hear(), "STOPPING=1\nSTATUS=draining\n");
+    assert_eq!(systemd.hear(), "STOPPING=1\nSTATUS=draining\n");
     assert_eq!(service.wait(), Some(0));
 }
 
 #[test]
 fn signs_of_life_come_while_shardis_runs() {
-    let manager = Manager::new();
+    let systemd = Systemd::new();
     let mut command = shardis(&["proxy", "--port=0", "--workers=1"]);
-    let service = manager.start({
+    let service = systemd.start({
         command.env("WATCHDOG_USEC", "100000");
         command
     });
-    let heard: Vec<String> = (0..5).map(|_| manager.hear()).collect();
+    let heard: Vec<String> = (0..5).map(|_| systemd.hear()).collect();
     let signs = heard.iter().filter(|message| *message == "WATCHDOG=1\n").count();
     assert!(signs == 4 && heard.iter().any(|message| message.starts_with("READY=1\n")), "{heard:?}");
     drop(service);
@@ -125,16 +125,16 @@ fn signs_of_life_come_while_shardis_runs() {
 
 #[test]
 fn passed_sockets_take_the_places_of_addresses() {
-    let manager = Manager::new();
+    let systemd = Systemd::new();
     let (socket, port) = tcp();
-    let path = manager.folder.path("clients");
+    let path = systemd.folder.path("clients");
     let unix = UnixListener::bind(&path).expect("a free name");
     // A client may come before shardis is started.
     let mut early = TcpStream::connect(("127.0.0.1", port)).expect("the socket listens");
     early.write_all(b"PING\r\n").expect("the kernel takes it");
     let args = ["proxy", "--host=192.0.2.1", "--port=1", "--unixsocket=/nowhere/clients", "--workers=1"];
     let sockets = vec![("port", socket.into()), ("unixsocket", unix.into())];
-    let mut service = manager.start(passing(sockets, &args));
+    let mut service = systemd.start(passing(sockets, &args));
     let mut reply = [0; 7];
     early.read_exact(&mut reply).expect("an answer");
     assert_eq!(&reply, b"+PONG\r\n");
@@ -142,7 +142,7 @@ fn passed_sockets_take_the_places_of_addresses() {
     local.write_all(b"PING\r\n").expect("the kernel takes it");
     local.read_exact(&mut reply).expect("an answer");
     drop((early, local));
-    assert!(manager.hear().contains(&format!("127.0.0.1:{port}, unix:{}", path.display())));
+    assert!(systemd.hear().contains(&format!("127.0.0.1:{port}, unix:{}", path.display())));
     service.signal("TERM");
     assert_eq!(service.wait(), Some(0));
     assert!(path.exists(), "the file is the service manager's");
@@ -150,12 +150,12 @@ fn passed_sockets_take_the_places_of_addresses() {
 
 #[test]
 fn an_unnamed_socket_goes_to_the_listener_of_its_address() {
-    let (manager, node) = (Manager::new(), RedisServer::start());
+    let (systemd, node) = (Systemd::new(), RedisServer::start());
     let (socket, port) = tcp();
     let (host, nodes) = (format!("--port={port}"), format!("--nodes=127.0.0.1:{}", node.port));
     let sockets = vec![("shardis.socket", socket.into())];
-    let _service = manager.start(passing(sockets, &["tcp", &host, &nodes, "--workers=1"]));
-    manager.hear();
+    let _service = systemd.start(passing(sockets, &["tcp", &host, &nodes, "--workers=1"]));
+    systemd.hear();
     assert_eq!(Client::connect(port).ask("PING"), r"+PONG\r\n");
 }
 

@@ -8,6 +8,7 @@ mod like;
 pub(crate) mod listener;
 mod proxy;
 mod remarks;
+mod ring;
 pub(crate) mod rivals;
 mod service;
 pub(crate) mod serving;
@@ -32,6 +33,7 @@ use std::time::Duration;
 pub(crate) use admin::AdminArgs;
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
 pub(crate) use remarks::no_effect;
+pub(crate) use ring::RingOptions;
 pub(crate) use service::{LogFormat, ServiceArgs};
 pub(crate) use serving::Serving;
 
@@ -63,6 +65,8 @@ enum Commands {
     Explain(ExplainArgs),
     /// Ask all nodes, and find trouble before clients do
     Doctor(DoctorArgs),
+    /// Show the nodes of keys, how evenly they are used, and the moves to another layout
+    Ring(RingArgs),
 }
 
 /// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so the
@@ -87,6 +91,7 @@ impl Commands {
             Commands::Check(_) => "check",
             Commands::Explain(_) => "explain",
             Commands::Doctor(_) => "doctor",
+            Commands::Ring(_) => "ring",
         }
     }
 
@@ -98,6 +103,7 @@ impl Commands {
             Commands::Check(_) | Commands::Top(_) => Ok(()),
             Commands::Explain(args) => args.proxy.check(),
             Commands::Doctor(args) => args.proxy.check(),
+            Commands::Ring(args) => args.proxy.check(),
         }
     }
 
@@ -112,6 +118,9 @@ impl Commands {
             }
             Commands::Explain(args) => Task::Explain(args.proxy, args.request),
             Commands::Doctor(args) => Task::Doctor(args.proxy, args.json),
+            Commands::Ring(args) => {
+                Task::Ring(Box::new(Ring { now: args.proxy, then: None, options: args.options }))
+            }
             Commands::Local(args) => Task::Local(args),
             Commands::Top(args) => Task::Top(args),
         }
@@ -182,6 +191,34 @@ struct DoctorArgs {
     json: bool,
 }
 
+/// Arguments of `shardis ring`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardis ring --nodes=a:6379,b:6379
+  redis-cli --scan | shardis ring --nodes=a:6379,b:6379 --keys-file=- --to=--nodes=a:6379,b:6379,c:6379
+  shardis ring --config=/etc/shardis.toml --scan --sample=1000 --to='--distribution=ketama --hash=md5'
+
+The other flags are those of shardis proxy. Without keys, 100,000 generated ones are looked at. Nodes are only read, and only by
+--scan. Exit code: 0 for a report, 1 if keys cannot be read or a node cannot be asked, 2 for wrong flags (docs/ring.md)")]
+struct RingArgs {
+    #[command(flatten)]
+    proxy: Box<ProxyArgs>,
+
+    #[command(flatten)]
+    options: RingOptions,
+}
+
+/// A look at one layout, or two.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    /// The layout of now.
+    pub now: Box<ProxyArgs>,
+    /// The layout after a change.
+    pub then: Option<Box<ProxyArgs>>,
+    /// Which keys, and in which form.
+    pub options: RingOptions,
+}
+
 /// Task of the process.
 #[derive(Debug)]
 pub(crate) enum Task {
@@ -193,6 +230,8 @@ pub(crate) enum Task {
     Explain(Box<ProxyArgs>, Vec<OsString>),
     /// Ask all nodes, and print the findings, as JSON or text.
     Doctor(Box<ProxyArgs>, bool),
+    /// Look at keys under one layout, or two.
+    Ring(Box<Ring>),
     /// Start nodes.
     Local(LocalArgs),
     /// Show a running shardis.
@@ -243,6 +282,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
                 None => parse_words(&words),
             }
         }
+        Some((command, words_behind)) if command == "ring" => parse_ring(&words, words_behind),
         Some((command, _)) if command == DIE_WITH_PARENT => {
             let parsed = DieWithParentCli::try_parse_from(&words);
             parsed
@@ -251,6 +291,43 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
         }
         _ => parse_words(&words),
     }
+}
+
+/// Reads `words` of `shardis ring`, which are `flags` behind its name, and both layouts.
+fn parse_ring(words: &[OsString], flags: &[OsString]) -> Result<Task, ExitCode> {
+    let divided = ring::Words::divide(flags);
+    let file = config::asked_for(&divided.of_proxy);
+    let Ring { now, options, .. } = match &file {
+        Some(file) => {
+            let options = RingOptions::parse(&divided.own);
+            let options = options.map_err(|error| refuse(&plainly(&error.to_string()), Some("ring")))?;
+            Ring { now: proxy_with_file(file, &divided.of_proxy, "ring")?, then: None, options }
+        }
+        None => match parse_words(words)? {
+            Task::Ring(ring) => *ring,
+            task => return Ok(task),
+        },
+    };
+    let then = match (&options.to, &options.to_config) {
+        (Some(flags), _) => {
+            let words =
+                ring::changed(&divided.of_proxy, flags).map_err(|error| refuse(&error, Some("ring")))?;
+            match config::asked_for(&words) {
+                Some(file) => Some(proxy_with_file(&file, &words, "ring")?),
+                None => {
+                    let args = ring::proxy_args(&words);
+                    Some(args.map_err(|error| refuse(&format!("--to: {error}"), Some("ring")))?)
+                }
+            }
+        }
+        (None, Some(file)) => {
+            let mut flag = OsString::from("--config=");
+            flag.push(file);
+            Some(proxy_with_file(file, &[flag], "ring")?)
+        }
+        (None, None) => None,
+    };
+    Ok(Task::Ring(Box::new(Ring { now, then, options })))
 }
 
 /// The same for `shardis explain` with a configuration file.
@@ -426,6 +503,7 @@ mod tests {
                 Commands::Check(args) => format!("{:?}", args.files()),
                 Commands::Explain(args) => format!("{:?}", args.proxy),
                 Commands::Doctor(args) => format!("{:?}", args.proxy),
+                Commands::Ring(args) => format!("{:?}", args.proxy),
                 Commands::Local(args) => format!("{args:?}"),
                 Commands::Top(args) => format!("{args:?}"),
             }

@@ -295,7 +295,7 @@ pub(crate) fn summary(serving: &Serving) -> String {
 }
 
 /// The flags in `words` of a command line, by their ids.
-fn said(words: &[OsString]) -> Vec<String> {
+pub(crate) fn said(words: &[OsString]) -> Vec<String> {
     let command = ProxyArgs::command().no_binary_name(true).ignore_errors(true);
     let ids: Vec<String> = command.get_arguments().map(|flag| flag.get_id().to_string()).collect();
     let Ok(matches) = command.try_get_matches_from(words) else { return Vec::new() };

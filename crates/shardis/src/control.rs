@@ -15,8 +15,8 @@ use crate::log_sink::say;
 use crate::logging;
 use crate::passed::PassedSockets;
 use crate::reload::Changes;
-use crate::service_manager::ServiceManager;
 use crate::sharding::ShardingPlan;
+use crate::systemd::Systemd;
 use crate::tcp::PassingPlan;
 use crate::team::Workers;
 use anyhow::{Context, Result, anyhow};
@@ -93,15 +93,15 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
     // A signal may come as soon as the log says that shardis listens.
     let announcement = serving.announcement(&places);
-    let manager = ServiceManager::of_environment(announcement.clone(), Instant::now());
-    let mut control = Control::new(serving, doors, manager)?;
+    let systemd = Systemd::of_environment(announcement.clone(), Instant::now());
+    let mut control = Control::new(serving, doors, systemd)?;
     say(&format!("shardis {VERSION} {announcement}"));
     plans.iter().for_each(|plan| plan.describe());
 
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.waker)?);
     }
-    control.manager.show_ready();
+    control.systemd.show_ready();
     control.serve()?;
     control.drain();
     logging::report_suppressed(Instant::now(), true);
@@ -131,7 +131,7 @@ struct Control {
     waker: Arc<Waker>,
     doors: Vec<Door>,
     services: Vec<Box<dyn Service>>,
-    manager: ServiceManager,
+    systemd: Systemd,
     signals: UnixStream,
     /// Receives SIGHUP: files are read again then.
     hangups: UnixStream,
@@ -145,7 +145,7 @@ struct Control {
 
 impl Control {
     /// Listens for clients and signals, without accepting any yet.
-    fn new(serving: Serving, mut doors: Vec<Door>, manager: ServiceManager) -> Result<Control> {
+    fn new(serving: Serving, mut doors: Vec<Door>, systemd: Systemd) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, door) in doors.iter_mut().enumerate() {
             door.listener.register(poll.registry(), Token(LISTENERS + index))?;
@@ -160,7 +160,7 @@ impl Control {
             waker,
             doors,
             services: Vec::new(),
-            manager,
+            systemd,
             signals,
             hangups,
             unused,
@@ -202,8 +202,8 @@ impl Control {
     fn wait(&mut self, events: &mut Events, timeout: Duration) -> Result<()> {
         let timeout = if self.accept_at.is_some() { timeout.min(ACCEPT_PAUSE) } else { timeout };
         let now = Instant::now();
-        self.manager.poll(now);
-        let timeout = self.manager.within(timeout, now);
+        self.systemd.poll(now);
+        let timeout = self.systemd.within(timeout, now);
         match self.poll.poll(events, Some(timeout)) {
             Err(error) if error.kind() != ErrorKind::Interrupted => Err(error).context("waiting for clients"),
             _ => Ok(()),
@@ -250,7 +250,7 @@ impl Control {
 
     /// Reads the configuration again, and the files that it names. Either all of it takes effect, or nothing.
     fn reload(&mut self) {
-        self.manager.show_reloading();
+        self.systemd.show_reloading();
         match self.serving.read_again() {
             None if self.reload_files() => {}
             None => info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped"),
@@ -261,7 +261,7 @@ impl Control {
                 }
             }
         }
-        self.manager.show_ready();
+        self.systemd.show_ready();
     }
 
     /// Follows the configuration `serving`, if no change needs a restart.
@@ -298,7 +298,7 @@ impl Control {
     fn drain(mut self) {
         let timeout = self.serving.drain_timeout;
         info!(hint = "a second signal ends at once", "drain started");
-        self.manager.show_stopping();
+        self.systemd.show_stopping();
         self.doors.clear();
         self.services.iter().for_each(|service| service.drain());
         let deadline = Instant::now() + timeout;

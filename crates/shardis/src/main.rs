@@ -25,6 +25,7 @@
 mod access;
 mod allocator;
 mod args;
+mod asking;
 mod batching;
 mod check;
 mod config;
@@ -50,9 +51,10 @@ mod reading;
 mod refused;
 mod reload;
 mod resolver;
-mod service_manager;
+mod ring;
 mod sharding;
 mod subject;
+mod systemd;
 mod tcp;
 mod team;
 mod transport;
@@ -90,6 +92,7 @@ fn main() -> ExitCode {
         Task::Check(file, against) => Ok(check::run(&file, against.as_deref())),
         Task::Explain(args, request) => explain::run(&args, &request),
         Task::Doctor(args, as_json) => doctor::run(&args, as_json),
+        Task::Ring(ring) => ring::run(&ring),
         Task::Local(args) => local::run(&args),
         Task::Top(args) => top::run(&args),
         Task::DieWithParent(args) => local::die_with_parent::run(&args).map(|()| ExitCode::SUCCESS),

@@ -89,14 +89,14 @@ impl PassedSocket {
             }
             _ => {
                 let socket = passed.take_tcp_listener(number)?;
-                let socket = socket.ok_or_else(|| invalid("it was taken before"))?;
+                let socket = socket.ok_or_else(|| invalid("the socket was taken before"))?;
                 socket.set_nonblocking(true)?;
                 let addr = socket.local_addr()?;
                 ListeningSocket::Tcp(socket, addr)
             }
         };
         if !socket.is_listening()? {
-            return Err(invalid("it does not listen; write ListenStream= and Accept=no"));
+            return Err(invalid("the socket does not listen; write ListenStream= and Accept=no"));
         }
         Ok(PassedSocket { name: name.to_owned(), socket })
     }

@@ -74,6 +74,13 @@ impl Ring {
         self.points[at].shard
     }
 
+    /// The parts of the ring: the shard of each point, with the number of hashes that fall to it.
+    pub(crate) fn arcs(&self) -> impl Iterator<Item = (ShardId, u64)> {
+        let ends = self.points.iter().map(|point| u64::from(point.value) + 1);
+        let begins = std::iter::once(0).chain(ends.clone());
+        self.points.iter().zip(ends.zip(begins)).map(|(point, (end, begin))| (point.shard, end - begin))
+    }
+
     /// Whether `shard` owns any part of the ring.
     pub(crate) fn has(&self, shard: ShardId) -> bool {
         self.points.iter().any(|point| point.shard == shard)

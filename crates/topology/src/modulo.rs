@@ -35,6 +35,14 @@ impl Modulo {
         self.places
     }
 
+    /// Each shard of the row, with the number of its places.
+    pub(crate) fn runs(&self) -> impl Iterator<Item = (ShardId, u32)> {
+        (0..).zip(&self.shards).map(|(at, shard)| match self.ends.get(at) {
+            Some(end) => (*shard, end - at.checked_sub(1).map_or(0, |before| self.ends[before])),
+            None => (*shard, 1),
+        })
+    }
+
     /// The shard at `place`, which is below [`Modulo::places`].
     #[inline(always)]
     pub(crate) fn shard_at(&self, place: u32) -> ShardId {

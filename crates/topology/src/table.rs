@@ -12,7 +12,7 @@ use crate::ketama::Ring;
 use crate::members::ShardId;
 use crate::modulo::Modulo;
 use crate::slots::{Slots, slot_of};
-use crate::{Distribution, HashFunction, NodeSpec};
+use crate::{Distribution, HashFunction, NodeSpec, SLOTS};
 use std::sync::Arc;
 use stdx::Prng;
 
@@ -92,6 +92,25 @@ impl Table {
         }
         let by_tenth = std::array::from_fn(|tenth| part(out_for(tenth, out, returning, nodes.len())));
         Table::SlowStart(Box::new(SlowStart { by_tenth }))
+    }
+
+    /// Adds the part of `whole` that each shard has, if hashes are even.
+    pub(crate) fn add_shares(&self, whole: f64, shares: &mut [f64]) {
+        match self {
+            Table::Modulo(modulo) => modulo.runs().for_each(|(shard, places)| {
+                shares[shard.0 as usize] += whole * f64::from(places) / f64::from(modulo.places());
+            }),
+            Table::Ring(ring) => ring.arcs().for_each(|(shard, arc)| {
+                shares[shard.0 as usize] += whole * arc as f64 / (1u64 << 32) as f64;
+            }),
+            Table::Slots(slots) => slots.owners().for_each(|shard| {
+                shares[shard.0 as usize] += whole / f64::from(SLOTS);
+            }),
+            Table::SlowStart(slow_start) => {
+                let part = whole / slow_start.by_tenth.len() as f64;
+                slow_start.by_tenth.iter().for_each(|tenth| tenth.table.add_shares(part, shares));
+            }
+        }
     }
 
     /// The owner of the keys of `tag`.

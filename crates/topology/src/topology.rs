@@ -193,6 +193,11 @@ impl Topology {
         self.table.shard_of(self.hash, self.tag_rule.tag(key))
     }
 
+    /// The table that gives hashes to shards.
+    pub(crate) fn table(&self) -> &Table {
+        &self.table
+    }
+
     /// The owner of `slot`, which is below [`SLOTS`], where keys go by slots; else the shard of no key.
     pub fn shard_at(&self, slot: u16) -> ShardId {
         match &self.table {

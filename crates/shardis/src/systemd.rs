@@ -9,7 +9,7 @@ use tracing::warn;
 
 /// The service manager, as the environment names it.
 #[derive(Debug)]
-pub(crate) struct ServiceManager {
+pub(crate) struct Systemd {
     /// The service in one line, as `systemctl status` shows it.
     status: String,
     watchdog: Option<Watchdog>,
@@ -23,11 +23,11 @@ struct Watchdog {
     next_at: Instant,
 }
 
-impl ServiceManager {
+impl Systemd {
     /// The one that the environment names. `status` describes the service in one line.
-    pub(crate) fn of_environment(status: String, now: Instant) -> ServiceManager {
+    pub(crate) fn of_environment(status: String, now: Instant) -> Systemd {
         let watchdog = sd_notify::watchdog_enabled().map(|time_max| Watchdog::within(time_max, now));
-        ServiceManager { status, watchdog, has_failed: false }
+        Systemd { status, watchdog, has_failed: false }
     }
 
     /// Clients are served, also after a reload.
@@ -37,7 +37,7 @@ impl ServiceManager {
         self.status = status;
     }
 
-    /// Files are read again until [`ServiceManager::show_ready`].
+    /// Files are read again until [`Systemd::show_ready`].
     pub(crate) fn show_reloading(&mut self) {
         match NotifyState::monotonic_usec_now() {
             Ok(now) => self.send(&[NotifyState::Reloading, now]),
@@ -107,11 +107,11 @@ mod tests {
     fn a_wait_ends_when_a_sign_of_life_is_due() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let watchdog = Some(Watchdog::within(4 * second, start));
-        let manager = ServiceManager { status: String::new(), watchdog, has_failed: false };
-        assert_eq!(manager.within(3 * second, start), 2 * second);
-        assert_eq!(manager.within(second, start), second);
-        assert_eq!(manager.within(second, start + 5 * second), Duration::ZERO);
-        let without = ServiceManager { watchdog: None, ..manager };
+        let systemd = Systemd { status: String::new(), watchdog, has_failed: false };
+        assert_eq!(systemd.within(3 * second, start), 2 * second);
+        assert_eq!(systemd.within(second, start), second);
+        assert_eq!(systemd.within(second, start + 5 * second), Duration::ZERO);
+        let without = Systemd { watchdog: None, ..systemd };
         assert_eq!(without.within(3 * second, start), 3 * second);
     }
 }
