@@ -28,6 +28,7 @@ mod learned;
 mod left_behind;
 mod local;
 mod operator;
+mod packaging;
 mod page;
 mod passing;
 mod per_shard;

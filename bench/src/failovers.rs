@@ -87,7 +87,7 @@ impl By {
 /// Runs it and prints the report.
 pub fn run(options: &Options) -> Result<()> {
     needs::install(&[needs::REDIS_SERVER, needs::REDIS_CLI])?;
-    process::run(&mut cargo(["build", "--release", "--package", "shardis"]))?;
+    process::run(&mut cargo(["build", "--profile", "dist", "--package", "shardis"]))?;
     let data = target_dir().join(format!("failovers-{}", std::process::id()));
     let outcome = measure(options, &data);
     // The nodes are gone by now, so their files are of no use.

@@ -33,11 +33,11 @@ pub(crate) fn tests() -> Result<Built> {
     Built::by(&mut cargo(["test", "--workspace", "--no-run"]))
 }
 
-/// Builds the benchmark `name` of `package`, optimised as releases are.
+/// Builds the benchmark `name` of `package`, by the profile that is shipped.
 pub(crate) fn benchmark(package: &str, name: &str) -> Result<PathBuf> {
-    let mut build = cargo(["bench", "--no-run", "--package", package, "--bench", name]);
+    let mut build = cargo(["bench", "--no-run", "--profile", "dist", "--package", package, "--bench", name]);
     // The position of a function is in the table of symbols. The rest is not read.
-    let built = Built::by(build.env("CARGO_PROFILE_BENCH_DEBUG", "false"))?;
+    let built = Built::by(build.env("CARGO_PROFILE_DIST_DEBUG", "false"))?;
     let found = built.executables.into_iter().find(|built| built.name == name);
     Ok(found.with_context(|| format!("cargo built no benchmark {name}"))?.path)
 }

@@ -23,6 +23,7 @@ mod clients;
 mod demo;
 mod fuzz;
 mod instructions;
+mod packages;
 mod report;
 mod sim;
 mod soak;
@@ -50,6 +51,10 @@ enum Task {
     Bench(comparison::Options),
     /// Run real programs with client libraries of several languages
     Clients(clients::Options),
+    /// Build the binary that is shipped, with its debug symbols, man pages, completions and packages
+    Dist(packages::DistOptions),
+    /// Make a package of the debug build, install it, try it and remove it
+    Packages,
     /// Start nodes and a proxy in front of them, to play with
     Demo(demo::Options),
     /// Take primaries away under load and count what clients feel
@@ -79,6 +84,8 @@ fn main() -> ExitCode {
         Task::Step(options) => test::run_step(&options),
         Task::Bench(options) => comparison::run(&options),
         Task::Clients(options) => clients::run(&options),
+        Task::Dist(options) => packages::dist(&options),
+        Task::Packages => packages::run().map(|notes| notes.iter().for_each(|note| println!("{note}"))),
         Task::Demo(options) => demo::run(&options),
         Task::Failovers(options) => failovers::run(&options),
         Task::Sim(options) => sim::run(&options),

@@ -38,8 +38,8 @@ fn binary() -> Result<PathBuf> {
     if let Some(binary) = std::env::var_os("SHARDIS_BIN") {
         return Ok(process::root().join(binary));
     }
-    process::run(&mut cargo(["build", "--package", "shardis", "--profile", "soak"]))?;
-    let binary = target_dir().join("soak/shardis");
+    process::run(&mut cargo(["build", "--package", "shardis", "--release"]))?;
+    let binary = target_dir().join("release/shardis");
     ensure!(binary.exists(), "cargo did not build {}", binary.display());
     Ok(binary)
 }

@@ -1,8 +1,8 @@
 //! `cargo xtask test`: everything that must hold before a commit, on a machine with nothing but Rust.
 //!
 //! ```text
-//!     needs ─► fmt ─► tidy ─┬─► clippy ─► doc ─► build ─► tests ─► valkey ─► sim   shown while it runs
-//!                           └─► clients ─► counts ─► fuzz ─► suites                shown when a step ends
+//!     needs ─► fmt ─► tidy ─┬─► clippy ─► doc ─► build ─► tests ─► valkey ─► packages ─► sim   shown while it runs
+//!                           └─► clients ─► counts ─► fuzz ─► suites                           shown when a step ends
 //! ```
 //!
 //! Steps that use the debug build follow each other in the first lane. The second lane fills the cores while tests of the
@@ -29,7 +29,8 @@ pub(crate) struct Options {
 const FIRST: &[Step] = &[Step::Needs, Step::Fmt, Step::Tidy];
 
 /// Steps that share the debug build.
-const MAIN: &[Step] = &[Step::Clippy, Step::Doc, Step::Build, Step::Tests, Step::Valkey, Step::Sim];
+const MAIN: &[Step] =
+    &[Step::Clippy, Step::Doc, Step::Build, Step::Tests, Step::Valkey, Step::Packages, Step::Sim];
 
 /// Steps that build elsewhere. The suites, the last, use the debug build as well.
 const SIDE: &[Step] = &[Step::Clients, Step::Counts, Step::Fuzz, Step::Suites];

@@ -136,10 +136,10 @@ fn shardis(name: &str, binary: &Path, role: Role, arguments: &[&str]) -> Contest
     Contestant { name: name.into(), kind: Kind::Shardis { binary: binary.into(), role, arguments } }
 }
 
-/// Builds `package` for release, and returns the binary of that name.
+/// Builds `package` as it is shipped, and returns the binary of that name.
 pub(super) fn build(package: &str) -> Result<PathBuf> {
-    process::run(&mut cargo(["build", "--quiet", "--release", "--package", package]))?;
-    Ok(target_dir().join("release").join(package))
+    process::run(&mut cargo(["build", "--quiet", "--profile", "dist", "--package", package]))?;
+    Ok(target_dir().join("dist").join(package))
 }
 
 impl Contestant {

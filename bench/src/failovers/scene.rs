@@ -83,7 +83,7 @@ impl Scene {
     /// Starts everything and waits until it is ready.
     pub(super) fn start(by: By, failover_ms: u32, data: &Path) -> Result<Scene> {
         let mut local = command("setpriv");
-        local.args(["--pdeathsig", "TERM"]).arg(target_dir().join("release/shardis")).arg("local");
+        local.args(["--pdeathsig", "TERM"]).arg(target_dir().join("dist/shardis")).arg("local");
         match by {
             By::Cluster => local.arg("--cluster=6"),
             By::Sentinel => local.args(["--sentinel", "--sets=3", "--replication=2"]),

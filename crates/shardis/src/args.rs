@@ -4,6 +4,7 @@ mod admin;
 pub(crate) mod admin_tls;
 mod discovery;
 mod file;
+mod generate;
 mod like;
 pub(crate) mod listener;
 mod proxy;
@@ -31,6 +32,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) use admin::AdminArgs;
+pub(crate) use generate::{GenerateArgs, generate};
 pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
 pub(crate) use remarks::no_effect;
 pub(crate) use ring::RingOptions;
@@ -238,6 +240,8 @@ pub(crate) enum Task {
     Top(TopArgs),
     /// Run a program that ends with the one that starts it.
     DieWithParent(DieWithParentArgs),
+    /// Write man pages and completions.
+    Generate(GenerateArgs),
 }
 
 impl Task {
@@ -283,6 +287,12 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
             }
         }
         Some((command, words_behind)) if command == "ring" => parse_ring(&words, words_behind),
+        Some((command, _)) if command == generate::GENERATE => {
+            let parsed = generate::GenerateCli::try_parse_from(&words);
+            parsed
+                .map(|cli| Task::Generate(cli.args))
+                .map_err(|error| refuse(&plainly(&error.to_string()), None))
+        }
         Some((command, _)) if command == DIE_WITH_PARENT => {
             let parsed = DieWithParentCli::try_parse_from(&words);
             parsed

@@ -64,6 +64,7 @@ mod watch;
 mod worker;
 mod zones;
 
+use anyhow::Context;
 use args::Task;
 use std::io::Write;
 use std::process::ExitCode;
@@ -95,6 +96,9 @@ fn main() -> ExitCode {
         Task::Ring(ring) => ring::run(&ring),
         Task::Local(args) => local::run(&args),
         Task::Top(args) => top::run(&args),
+        Task::Generate(args) => args::generate(&args.folder)
+            .map(|()| ExitCode::SUCCESS)
+            .with_context(|| args.folder.display().to_string()),
         Task::DieWithParent(args) => local::die_with_parent::run(&args).map(|()| ExitCode::SUCCESS),
     };
     log_sink::finish();

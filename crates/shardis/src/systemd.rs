@@ -66,10 +66,10 @@ impl Systemd {
 
     /// Tells the log of the first failure only.
     fn send(&mut self, states: &[NotifyState<'_>]) {
-        if let Err(error) = sd_notify::notify(states) {
-            if !std::mem::replace(&mut self.has_failed, true) {
-                warn!(%error, hint = "see NOTIFY_SOCKET", "service manager unreachable");
-            }
+        if let Err(error) = sd_notify::notify(states)
+            && !std::mem::replace(&mut self.has_failed, true)
+        {
+            warn!(%error, hint = "see NOTIFY_SOCKET", "service manager unreachable");
         }
     }
 }

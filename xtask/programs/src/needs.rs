@@ -52,6 +52,10 @@ pub const VALGRIND: Need = Need { probe: &["valgrind", "--version"], package: "v
 pub const NFT: Need = Need { probe: &["nft", "--version"], package: "nftables" };
 /// Makes such networks, and narrow links.
 pub const TC: Need = Need { probe: &["tc", "-V"], package: "iproute2" };
+/// Takes debug symbols out of a program.
+pub const BINUTILS: Need = Need { probe: &["objcopy", "--version"], package: "binutils" };
+/// Unpacks and installs packages of Debian.
+pub const DPKG: Need = Need { probe: &["dpkg-deb", "--version"], package: "dpkg" };
 /// A C++ compiler: libFuzzer is built from source.
 pub const CXX: Need = Need { probe: &["c++", "--version"], package: "g++" };
 

@@ -10,7 +10,7 @@ use programs::process::{self, cargo, run as run_command};
 use serde::{Deserialize, Serialize};
 
 use crate::clients::{self, Language};
-use crate::{builds, fuzz, instructions, speed, suites, tidy, valkey};
+use crate::{builds, fuzz, instructions, packages, speed, suites, tidy, valkey};
 
 /// Simulated worlds per run: enough that each fault meets each kind of request, in 22 s on one core.
 const WORLDS: u32 = 1_000;
@@ -52,6 +52,8 @@ pub(crate) enum Step {
     Clients,
     Tests,
     Valkey,
+    /// Makes a package, installs it and tries it.
+    Packages,
     Suites,
     Counts,
     Sim,
@@ -108,6 +110,7 @@ impl Step {
     pub(super) fn needs(self) -> Option<Step> {
         match self {
             Step::Tests => Some(Step::Clients),
+            Step::Packages => Some(Step::Build),
             Step::Suites => Some(Step::Build),
             _ => None,
         }
@@ -133,6 +136,7 @@ impl Step {
                 run_command(&mut tests)?;
             }
             Step::Valkey => return Ok(valkey::run()?.into_iter().collect()),
+            Step::Packages => return packages::run(),
             Step::Suites => return suites::run_quick(&builds::tests()?.program("shardis")?),
             Step::Counts => return instructions::run(&instructions::Options::default()),
             Step::Sim => worlds(WORLDS)?,
