@@ -22,7 +22,8 @@ fn the_default_configuration_is_valid_also_with_its_examples() {
     assert!(finished.code == Some(0) && finished.stdout.contains("127.0.0.1:6380"), "{finished:?}");
     // All examples but the credential, which only systemd can give.
     let text = read_to_string(&file).expect("it is there");
-    let is_example = |line: &&str| line.starts_with('#') && !line.starts_with("# ");
+    let is_example =
+        |line: &&str| line.starts_with('#') && (line.starts_with("#  ") || !line.starts_with("# "));
     let examples: Vec<&str> = text.lines().filter(is_example).collect();
     assert!(examples.len() > 10, "{examples:?}");
     let all = text.lines().map(|line| if is_example(&line) { &line[1..] } else { line });
