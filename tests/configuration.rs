@@ -21,7 +21,7 @@ fn refused_start(path: &str, flags: &[&str]) -> Finished {
 }
 
 /// A process of the file at `path`, which listens.
-fn started(path: &str) -> Process {
+pub(crate) fn started(path: &str) -> Process {
     let mut process = Process::spawn(shardis(&[&format!("--config={path}")]), "shardis proxy");
     poll_until("the line that says where it listens", || {
         assert!(process.ended().is_none(), "it ended instead: {}", process.output());

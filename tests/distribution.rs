@@ -68,7 +68,7 @@ fn the_tag_rule_decides_which_keys_share_a_shard() {
 }
 
 /// twemproxy's hash functions.
-const HASHES: [&str; 12] = [
+pub(crate) const HASHES: [&str; 12] = [
     "fnv1a_64",
     "one_at_a_time",
     "md5",
@@ -82,7 +82,7 @@ const HASHES: [&str; 12] = [
     "murmur",
     "jenkins",
 ];
-const DISTRIBUTIONS: [&str; 2] = ["ketama", "modula"];
+pub(crate) const DISTRIBUTIONS: [&str; 2] = ["ketama", "modula"];
 
 #[test]
 fn keys_land_where_twemproxy_puts_them() {
@@ -138,7 +138,7 @@ fn pools() -> impl Iterator<Item = (usize, &'static str, &'static str)> {
 }
 
 /// A key as programs make them, or any bytes; some with a tag.
-fn random_key(prng: &mut Prng) -> Vec<u8> {
+pub(crate) fn random_key(prng: &mut Prng) -> Vec<u8> {
     let mut key = match prng.below(3) {
         0 => format!("user:{}:profile", prng.below(1_000_000)).into_bytes(),
         1 => (0..1 + prng.below(40)).map(|_| prng.below(256) as u8).collect(),
@@ -150,14 +150,16 @@ fn random_key(prng: &mut Prng) -> Vec<u8> {
     key
 }
 
-/// A real `nutcracker` with one pool for each distribution and hash, and a last one with the defaults.
-struct Twemproxy {
-    ports: Vec<u16>,
-    config: PathBuf,
+/// A real `nutcracker`.
+pub(crate) struct Twemproxy {
+    pub(crate) ports: Vec<u16>,
+    /// Its file.
+    pub(crate) config: PathBuf,
     _process: Process,
 }
 
 impl Twemproxy {
+    /// One with a pool for each distribution and hash, and a last one with the defaults.
     fn over(nodes: &[RedisServer]) -> Twemproxy {
         let ports = free_ports(pools().count() + 1);
         let mut text = String::new();
@@ -171,6 +173,11 @@ impl Twemproxy {
                 text.push_str(&format!("   - 127.0.0.1:{}:1\n", node.port));
             }
         }
+        Twemproxy::start(ports, &text)
+    }
+
+    /// One whose file has `text` and listens at `ports`.
+    pub(crate) fn start(ports: Vec<u16>, text: &str) -> Twemproxy {
         let config = std::env::temp_dir().join(format!("shardis-test-nutcracker-{}.yml", ports[0]));
         std::fs::write(&config, text).expect("the temporary directory can be written to");
         let mut command = Command::new("nutcracker");

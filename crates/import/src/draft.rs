@@ -25,13 +25,6 @@ pub struct Import {
     pub(crate) passing: Vec<Table>,
 }
 
-impl Import {
-    /// The number of pools of Redis's protocol.
-    pub fn pools(&self) -> usize {
-        self.pools.len()
-    }
-}
-
 /// An option that is not carried over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {

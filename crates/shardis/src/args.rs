@@ -7,6 +7,7 @@ mod file;
 mod generate;
 mod like;
 pub(crate) mod listener;
+mod node_auth;
 mod proxy;
 mod remarks;
 mod ring;
@@ -63,6 +64,8 @@ enum Commands {
     Top(TopArgs),
     /// Check a configuration file and show the effective settings
     Check(CheckArgs),
+    /// Print the configuration that another program's file means
+    Import(ImportArgs),
     /// Explain the way of a request to the nodes, without sending it
     Explain(ExplainArgs),
     /// Ask all nodes, and find trouble before clients do
@@ -91,6 +94,7 @@ impl Commands {
             Commands::Tcp(_) => "tcp",
             Commands::Top(_) => "top",
             Commands::Check(_) => "check",
+            Commands::Import(_) => "import",
             Commands::Explain(_) => "explain",
             Commands::Doctor(_) => "doctor",
             Commands::Ring(_) => "ring",
@@ -102,7 +106,7 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Check(_) | Commands::Top(_) => Ok(()),
+            Commands::Check(_) | Commands::Import(_) | Commands::Top(_) => Ok(()),
             Commands::Explain(args) => args.proxy.check(),
             Commands::Doctor(args) => args.proxy.check(),
             Commands::Ring(args) => args.proxy.check(),
@@ -118,6 +122,7 @@ impl Commands {
                 let (file, against) = args.files();
                 Task::Check(file, against)
             }
+            Commands::Import(args) => Task::Import(args.file),
             Commands::Explain(args) => Task::Explain(args.proxy, args.request),
             Commands::Doctor(args) => Task::Doctor(args.proxy, args.json),
             Commands::Ring(args) => {
@@ -156,6 +161,20 @@ impl CheckArgs {
     fn files(self) -> (PathBuf, Option<PathBuf>) {
         (self.file.or(self.config).expect("clap sees to it that there is one"), self.against)
     }
+}
+
+/// Arguments of `shardis import`.
+#[derive(Debug, Args)]
+#[command(after_help = "Examples:
+  shardis import /etc/nutcracker/nutcracker.yml > /etc/shardis.toml
+  shardis proxy --config=/etc/nutcracker/nutcracker.yml
+
+Files of twemproxy, dynomite, corvus, predixy, codis, nginx (stream) and haproxy (mode tcp) are known by their content. Options
+that are not carried over are listed at the end. Exit code: 0 if shardis can serve the result, 1 if not (docs/import.md)")]
+struct ImportArgs {
+    /// Configuration file of the other program
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
 }
 
 /// Arguments of `shardis explain`.
@@ -228,6 +247,8 @@ pub(crate) enum Task {
     Serve(Box<Serving>),
     /// Check a configuration file, and compare it with another.
     Check(PathBuf, Option<PathBuf>),
+    /// Print the configuration that a file of another program means.
+    Import(PathBuf),
     /// Explain a request.
     Explain(Box<ProxyArgs>, Vec<OsString>),
     /// Ask all nodes, and print the findings, as JSON or text.
@@ -511,6 +532,7 @@ mod tests {
                 Commands::Tcp(args) => format!("{args:?} {:?}", args.listen_addr()),
                 Commands::Proxy(args) => format!("{args:?}"),
                 Commands::Check(args) => format!("{:?}", args.files()),
+                Commands::Import(args) => format!("{:?}", args.file),
                 Commands::Explain(args) => format!("{:?}", args.proxy),
                 Commands::Doctor(args) => format!("{:?}", args.proxy),
                 Commands::Ring(args) => format!("{:?}", args.proxy),

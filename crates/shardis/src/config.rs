@@ -12,6 +12,8 @@
 //! fault is reported with its place in the file, and all of them at once where possible. Nothing here listens, connects
 //! or writes.
 //!
+//! A file of another program becomes TOML first (`config/imported.rs`).
+//!
 //! A key keeps its place in the file beside it (`config/flags.rs`). A refusal begins with the flag that it is about; `config/wording.rs`
 //! makes it one of keys. `[[listener]]` becomes `--listener`, or the arguments of `shardis tcp` (`config/listeners.rs`).
 
@@ -19,6 +21,7 @@ mod document;
 mod environment;
 mod faults;
 mod flags;
+mod imported;
 mod listeners;
 mod pools;
 #[cfg(test)]
@@ -42,6 +45,7 @@ use std::path::{Path, PathBuf};
 use wording::Wording;
 
 pub(crate) use faults::Faults;
+pub(crate) use imported::import;
 
 /// Depth of the checks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -60,7 +64,10 @@ const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
 /// Reads the file at `path` and combines it with `words` of the command line.
 pub(crate) fn load(path: &Path, words: &[OsString], depth: Depth) -> Result<Serving, Faults> {
     let document = Document::read(path)?;
-    read(path, &document, words, depth)
+    match import::kind(&document.text) {
+        Some(kind) => imported::load(kind, path, &document, words, depth),
+        None => read(path, &document, words, depth),
+    }
 }
 
 /// The same of a file that was read.
@@ -68,7 +75,7 @@ fn read(path: &Path, document: &Document, words: &[OsString], depth: Depth) -> R
     let mut reader = Reader::new(document, words);
     let serving = reader.read(depth);
     let (path, words) = (path.to_owned(), words.to_vec());
-    let origin = Origin { path, words, text: document.text.clone(), places: reader.places };
+    let origin = Origin { path, words, document: document.clone(), places: reader.places };
     match serving {
         Some(serving) if reader.faults.is_empty() => Ok(Serving { origin: Some(origin), ..serving }),
         _ => Err(origin.faults(reader.faults)),
@@ -81,7 +88,7 @@ pub(crate) struct Origin {
     path: PathBuf,
     /// The command line beside it.
     words: Vec<OsString>,
-    text: String,
+    document: Document,
     /// Where clients are to come.
     places: Vec<Claim>,
 }
@@ -117,7 +124,7 @@ impl Origin {
     }
 
     fn faults(&self, faults: Vec<Fault>) -> Faults {
-        Faults::new(&self.path, &self.text, faults)
+        Faults::new(&self.path, &self.document, faults)
     }
 }
 

@@ -96,6 +96,8 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     let systemd = Systemd::of_environment(announcement.clone(), Instant::now());
     let mut control = Control::new(serving, doors, systemd)?;
     say(&format!("shardis {VERSION} {announcement}"));
+    let left_out = control.serving.left_out.iter();
+    left_out.for_each(|option| say(&format!("not carried over: {option}")));
     plans.iter().for_each(|plan| plan.describe());
 
     for (plan, granted) in plans.into_iter().zip(granted) {

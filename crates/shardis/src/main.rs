@@ -91,6 +91,7 @@ fn main() -> ExitCode {
     let outcome = match task {
         Task::Serve(serving) => control::run(*serving).map(|()| ExitCode::SUCCESS),
         Task::Check(file, against) => Ok(check::run(&file, against.as_deref())),
+        Task::Import(file) => Ok(config::import(&file)),
         Task::Explain(args, request) => explain::run(&args, &request),
         Task::Doctor(args, as_json) => doctor::run(&args, as_json),
         Task::Ring(ring) => ring::run(&ring),

@@ -41,12 +41,16 @@ pub(crate) struct DiscoveryArgs {
     #[arg(long, value_name = "NAME,NAME,…", requires = "sentinel")]
     master: Option<String>,
 
+    /// Password for sentinels (AUTH). The list of processes shows it; use --sentinel-auth-file to hide it
+    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, requires = "sentinel", group = "sentinel_password")]
+    sentinel_auth: Option<Secret>,
+
     /// File with the password for sentinels (AUTH) in its first line
-    #[arg(long, value_name = "PATH", requires = "sentinel")]
+    #[arg(long, value_name = "PATH", requires = "sentinel", group = "sentinel_password")]
     sentinel_auth_file: Option<PathBuf>,
 
     /// User name for --sentinel-auth-file; without it, the default user
-    #[arg(long, value_name = "NAME", requires = "sentinel_auth_file")]
+    #[arg(long, value_name = "NAME", requires = "sentinel_password")]
     sentinel_user: Option<String>,
 
     /// TLS to sentinels too, with the files of --node-tls
@@ -155,11 +159,11 @@ impl DiscoveryArgs {
 
     /// The credentials for sentinels.
     pub(crate) fn sentinel_credentials(&self) -> Result<proxy::Credentials, String> {
-        match &self.sentinel_auth_file {
-            Some(path) => {
-                Ok(Secret::read("--sentinel-auth-file", path)?.credentials(self.sentinel_user.as_deref()))
-            }
-            None => Ok(proxy::Credentials::default()),
+        let user = self.sentinel_user.as_deref();
+        match (&self.sentinel_auth, &self.sentinel_auth_file) {
+            (Some(password), _) => Ok(password.credentials(user)),
+            (None, Some(path)) => Ok(Secret::read("--sentinel-auth-file", path)?.credentials(user)),
+            (None, None) => Ok(proxy::Credentials::default()),
         }
     }
 

@@ -5,6 +5,7 @@ use super::discovery::DiscoveryArgs;
 use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
+use super::node_auth::NodeAuthArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
 use crate::access::{Secret, Source};
@@ -150,13 +151,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "PATH")]
     acl_file: Option<PathBuf>,
 
-    /// File with the password for nodes (AUTH) in its first line; with --auth=nodes, for connections of shardis itself
-    #[arg(long, value_name = "PATH", requires = "far")]
-    node_auth_file: Option<PathBuf>,
-
-    /// User name for --node-auth-file; without it, the default user
-    #[arg(long, value_name = "NAME", requires = "node_auth_file")]
-    node_user: Option<String>,
+    #[command(flatten)]
+    node_auth: NodeAuthArgs,
 }
 
 /// The memory limit of the proxy. With less than the minimum it would do little but wait.
@@ -498,10 +494,7 @@ impl ProxyArgs {
 
     /// Credentials for nodes.
     pub(crate) fn credentials(&self) -> Result<proxy::Credentials, String> {
-        match &self.node_auth_file {
-            Some(path) => Ok(Secret::read("--node-auth-file", path)?.credentials(self.node_user.as_deref())),
-            None => Ok(proxy::Credentials::default()),
-        }
+        self.node_auth.credentials()
     }
 
     /// Settings of the embedded stores, if there are no nodes.

@@ -21,6 +21,8 @@ pub(crate) struct Serving {
     pub drain_timeout: Duration,
     /// Level and form of the log.
     pub log: (tracing::Level, LogFormat),
+    /// Options of another program's file that are not carried over, each with its place and the reason.
+    pub left_out: Vec<String>,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
 }
@@ -41,7 +43,7 @@ impl Serving {
     pub(crate) fn redis(args: ProxyArgs) -> Serving {
         let (workers, drain_timeout, log) = of_process(&args.service);
         let pools = vec![Pool { name: None, args: Box::new(args), settings: Vec::new() }];
-        Serving { pools, tcp: Vec::new(), workers, drain_timeout, log, origin: None }
+        Serving { pools, tcp: Vec::new(), workers, drain_timeout, log, left_out: Vec::new(), origin: None }
     }
 
     /// The same with the effective settings of the only pool.
@@ -63,7 +65,8 @@ impl Serving {
     /// Bytes of one listener alone.
     pub(super) fn tcp(args: TcpArgs) -> Serving {
         let (workers, drain_timeout, log) = of_process(&args.service);
-        Serving { pools: Vec::new(), tcp: vec![args], workers, drain_timeout, log, origin: None }
+        let (pools, tcp) = (Vec::new(), vec![args]);
+        Serving { pools, tcp, workers, drain_timeout, log, left_out: Vec::new(), origin: None }
     }
 
     /// The services by the present text of the configuration file; `None` without one.
@@ -100,6 +103,7 @@ impl Serving {
             lines.push(args.describe(&place, &args.node_specs().unwrap_or_default()));
         }
         lines.insert(0, self.announcement(&places));
+        lines.extend(self.left_out.iter().map(|option| format!("not carried over: {option}")));
         lines.join("\n")
     }
 }

@@ -1,6 +1,7 @@
 //! The file: its text, and its keys and values in their order.
 
 use super::faults::{Fault, Faults, position};
+use import::Place;
 use std::fs::File;
 use std::io::{ErrorKind, Read};
 use std::path::Path;
@@ -17,9 +18,11 @@ const LISTENER: &str = "listener";
 const POOL: &str = "pool";
 
 /// Its text.
-#[derive(Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Document {
     pub(super) text: String,
+    /// For each line, its origin in the file of another program; empty for a file of ours.
+    pub(super) origins: Vec<Option<Place>>,
 }
 
 /// A key and its value.
@@ -67,25 +70,27 @@ pub(super) struct Section<'a> {
 impl Document {
     /// Reads the file at `path`.
     pub(super) fn read(path: &Path) -> Result<Document, Faults> {
-        let refusal = |text: String| Faults::new(path, "", vec![Fault { at: None, text }]);
+        let refusal = |text: String| Faults::new(path, &Document::default(), vec![Fault { at: None, text }]);
         let mut bytes = Vec::new();
         let file = File::open(path).map_err(|error| refusal(unreadable(&error)))?;
         let read = file.take(BYTES_MAX as u64 + 1).read_to_end(&mut bytes);
         read.map_err(|error| refusal(unreadable(&error)))?;
-        Document::new(bytes).map_err(|(text, fault)| Faults::new(path, &text, vec![fault]))
+        Document::new(bytes).map_err(|(document, fault)| Faults::new(path, &document, vec![fault]))
     }
 
-    /// A file of `bytes`; or its text up to the first fault, and that fault.
-    pub(super) fn new(bytes: Vec<u8>) -> Result<Document, (String, Fault)> {
+    /// A file of `bytes`; or the file up to the first fault, and that fault.
+    pub(super) fn new(bytes: Vec<u8>) -> Result<Document, (Document, Fault)> {
+        let ours = |text| Document { text, origins: Vec::new() };
         if bytes.len() > BYTES_MAX {
             let text = format!("the file has more than {BYTES_MAX} bytes, the limit of a configuration");
-            return Err((String::new(), Fault { at: None, text }));
+            return Err((Document::default(), Fault { at: None, text }));
         }
-        String::from_utf8(bytes).map(|text| Document { text }).map_err(|error| {
+        String::from_utf8(bytes).map(ours).map_err(|error| {
             let valid = error.utf8_error().valid_up_to();
             let byte = error.as_bytes()[valid];
             let text = String::from_utf8_lossy(&error.as_bytes()[..valid]).into_owned();
-            (text, Fault::at(valid, format!("the byte {byte:#04x} is not UTF-8; write the file in UTF-8")))
+            let fault = format!("the byte {byte:#04x} is not UTF-8; write the file in UTF-8");
+            (ours(text), Fault::at(valid, fault))
         })
     }
 
@@ -107,9 +112,24 @@ impl Document {
         Section { at, pairs, tables }
     }
 
-    /// The line of the byte `at`.
+    /// The line of the byte `at`, in the file that the operator wrote.
     pub(super) fn line(&self, at: usize) -> usize {
-        position(&self.text, at).0
+        let (line, _) = position(&self.text, at);
+        self.origin(line).map_or(line, |place| place.line)
+    }
+
+    /// The place of the byte `at` in the file at `path`, or in that of another program.
+    pub(super) fn place(&self, path: &Path, at: usize) -> String {
+        let (line, column) = position(&self.text, at);
+        match self.origin(line) {
+            Some(place) => place.to_string(),
+            None if !self.origins.is_empty() => path.display().to_string(),
+            None => format!("{}:{line}:{column}", path.display()),
+        }
+    }
+
+    fn origin(&self, line: usize) -> Option<&Place> {
+        self.origins.get(line.checked_sub(1)?)?.as_ref()
     }
 
     /// The pairs of a table in the order of the file.

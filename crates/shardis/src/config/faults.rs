@@ -1,5 +1,6 @@
 //! Faults of a file, with their places.
 
+use super::document::Document;
 use std::fmt;
 use std::path::Path;
 
@@ -26,20 +27,28 @@ pub(crate) struct Faults {
 }
 
 impl Faults {
-    /// Of the file at `path`, which has `text`.
-    pub(super) fn new(path: &Path, text: &str, mut faults: Vec<Fault>) -> Faults {
+    /// Of the file at `path`, whose content is `document`.
+    pub(super) fn new(path: &Path, document: &Document, mut faults: Vec<Fault>) -> Faults {
         faults.sort_by_key(|fault| fault.at);
         faults.dedup();
         // One line for each fault, even if the file's text has several.
-        let path = path.display();
         let lines = faults
             .iter()
-            .map(|fault| match fault.at.map(|at| position(text, at)) {
-                Some((line, column)) => format!("{path}:{line}:{column}: {}", visible(&fault.text)),
-                None => format!("{path}: {}", visible(&fault.text)),
+            .map(|fault| {
+                let place = fault.at.map_or(path.display().to_string(), |at| document.place(path, at));
+                format!("{place}: {}", visible(&fault.text))
             })
             .collect();
         Faults { lines }
+    }
+
+    /// Of a file of another program at `path`.
+    pub(super) fn of_import<'a>(path: &Path, faults: impl IntoIterator<Item = &'a import::Fault>) -> Faults {
+        let line = |fault: &import::Fault| match &fault.place {
+            Some(place) => format!("{place}: {}", visible(&fault.text)),
+            None => format!("{}: {}", path.display(), visible(&fault.text)),
+        };
+        Faults { lines: faults.into_iter().map(line).collect() }
     }
 
     /// Each in a line.

@@ -139,11 +139,7 @@ fn conflicts_are_found_across_file_and_command_line() {
             &["--store-shards=2"],
             "F:1:13: databases 20: shards in memory have 16; name nodes with nodes",
         ),
-        (
-            "port = 1",
-            &["--node-user=x"],
-            "F: the command line needs node-auth-file, and nodes, cluster or sentinel as well",
-        ),
+        ("port = 1", &["--node-user=x"], "F: the command line needs node-auth or node-auth-file as well"),
         ("port = 1", &["--store-shards=0"], "F: --store-shards 0: must be 1 to 256"),
         (
             "port = 1",
@@ -189,11 +185,12 @@ maxclients = 7\nidle-timeout = 0\ncheck = \"off\"\n";
 
 #[test]
 fn an_invalid_byte_is_reported_with_its_position() {
-    let (text, fault) = Document::new(b"port = 1\nzone = \"\xc3\xa4\xff\"".to_vec()).expect_err("not UTF-8");
-    let faults = Faults::new(Path::new("F"), &text, vec![fault]);
+    let (document, fault) =
+        Document::new(b"port = 1\nzone = \"\xc3\xa4\xff\"".to_vec()).expect_err("not UTF-8");
+    let faults = Faults::new(Path::new("F"), &document, vec![fault]);
     assert_eq!(faults.to_string(), "F:2:10: the byte 0xff is not UTF-8; write the file in UTF-8");
-    let (text, fault) = Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
-    let faults = Faults::new(Path::new("F"), &text, vec![fault]);
+    let (document, fault) = Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
+    let faults = Faults::new(Path::new("F"), &document, vec![fault]);
     assert_eq!(faults.to_string(), "F: the file has more than 1048576 bytes, the limit of a configuration");
 }
 
@@ -290,7 +287,7 @@ fn any_file_is_a_configuration_or_faults_with_places() {
         }
         let faults = match Document::new(bytes) {
             Ok(document) => read(Path::new("F"), &document, &[], Depth::Check).err(),
-            Err((text, fault)) => Some(Faults::new(Path::new("F"), &text, vec![fault])),
+            Err((document, fault)) => Some(Faults::new(Path::new("F"), &document, vec![fault])),
         };
         for line in faults.iter().flat_map(Faults::lines) {
             refused += 1;
