@@ -56,7 +56,7 @@ pub(crate) fn read(name: &str, text: &str, draft: &mut Draft) {
         let place = Place { file: file.clone(), line: number + 1, column };
         let (key, value) = (Word::new(name, place), words.next().unwrap_or_default());
         if words.next().is_some_and(|word| !word.starts_with('#')) {
-            draft.leave_out(&key, format!("corvus reads the value up to the blank: {value}"));
+            draft.leave_out(&key, "words behind the first one: corvus ignores them too");
         }
         if let Some(earlier) = last.insert(name, key.clone()) {
             draft.leave_out(&earlier, format!("line {} sets it again", number + 1));

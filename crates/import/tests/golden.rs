@@ -160,3 +160,18 @@ fn a_file_of_the_largest_size_is_read() {
         assert!(count > 50_000, "{kind}: {count}");
     }
 }
+
+#[test]
+fn no_password_is_shown_but_in_its_key() {
+    // Each is in one of the files: of twemproxy, dynomite, corvus, predixy and codis.
+    const PASSWORDS: [&str; 8] =
+        ["a $", "secret", "pass-", "#a complex", "p#w", "sesame", "w\\\"riters", "inner"];
+    const KEYS: [&str; 3] = ["requirepass = ", "node-auth = ", "sentinel-auth = "];
+    for (kind, folder, name, text) in inputs() {
+        let shown = shown(&read(kind, &name, &text, &mut Folder(folder)));
+        for line in shown.lines().filter(|line| !KEYS.iter().any(|key| line.starts_with(key))) {
+            let bare = line.replace("(secret)", "");
+            assert!(!PASSWORDS.iter().any(|password| bare.contains(password)), "{kind} {name}: {line}");
+        }
+    }
+}

@@ -182,9 +182,8 @@ impl Pool<'_> {
     fn address(&mut self, line: &Line) -> Option<Word> {
         let Line { key, value, .. } = line;
         let text = value.split_whitespace().next().unwrap_or_default();
-        if text.contains('@') {
-            self.draft
-                .refuse(&key.with(value.as_str()), "shardis has one password for all nodes, in node-auth");
+        if let Some((_, address)) = text.rsplit_once('@') {
+            self.draft.refuse(&key.with(address), "shardis has one password for all nodes, in node-auth");
             return None;
         }
         let node = node_of(text).filter(|_| key.text == "+");
