@@ -278,9 +278,9 @@ fn a_file_that_cannot_be_served_is_refused_with_the_reason() {
         let imported = shardis_with("import", &path);
         assert!(imported.stdout.starts_with(&format!("# From {path}, a file of ")), "{imported:?}");
     }
-    let pools = shardis_with("import", &directory.write("pools.yml", pools));
-    assert_eq!(pools.stdout.matches("[[pool]]\nname = ").count(), 2, "{pools:?}");
-    let checked = shardis_with("check", &directory.write("pools.yml", pools.replace("h:", "127.0.0.1:")));
+    let imported = shardis_with("import", &directory.write("pools.yml", pools));
+    assert_eq!(imported.stdout.matches("[[pool]]\nname = ").count(), 2, "{imported:?}");
+    let checked = shardis_with("check", &directory.write("pools.yml", &pools.replace("h:", "127.0.0.1:")));
     assert_eq!(checked.code, Some(0), "{checked:?}");
     for pool in ["pool a: shards over 1 node", "pool b: shards over 1 node"] {
         assert!(checked.stdout.contains(pool), "{checked:?}");

@@ -277,6 +277,12 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Name sentinels, most often at port 26379; plain nodes with `--nodes`.",
     },
     Message {
+        name: "service manager unreachable",
+        per: &[],
+        meaning: "The service manager that NOTIFY_SOCKET names takes no messages. shardis serves all the same, and says so once.",
+        cure: "Check the socket that NOTIFY_SOCKET names.",
+    },
+    Message {
         name: "shard without keys",
         per: &["shard"],
         meaning: "The weight of the shard is so small that no key belongs to it.",
