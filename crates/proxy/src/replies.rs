@@ -288,6 +288,8 @@ impl Proxy {
                 Ok(Some(len)) => {
                     let (reply, rest) = bytes[at..].split_at(len);
                     match self.handle_reply(ix, reply, rest) {
+                        // Nearly every read ends with a reply. To look for another one would cost as much as that one did.
+                        Ok(more) if len + more == bytes.len() - at => return Ok(bytes.len()),
                         Ok(more) => at += len + more,
                         Err(fault) => {
                             self.fail_link(ix, fault);
