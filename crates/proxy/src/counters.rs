@@ -95,6 +95,8 @@ counters! {
     replica_retries,
     /// Changes of the shards of keys because nodes failed or came back.
     remaps,
+    /// Shards that lost their keys because their nodes failed.
+    ejections,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.

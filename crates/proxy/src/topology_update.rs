@@ -238,6 +238,8 @@ impl Proxy {
                 self.core.cx.stats.nodes.row(node).slow_starts += 1;
             }
         }
+        let ejected = topology.out().iter().filter(|shard| !before.out().contains(shard)).count();
+        self.core.cx.stats.counters.ejections += ejected as u64;
         // A step of a returning shard is no news.
         if names(&before) != (out.clone(), returning.clone()) {
             self.core.cx.stats.counters.remaps += 1;

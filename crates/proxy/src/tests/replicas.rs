@@ -590,7 +590,7 @@ fn returning_node_regains_keys_stepwise_each_once() {
     }
     assert_eq!(at_home(&mut rig).len(), KEYS);
     assert_eq!(rig.notices(), [Notice::Remapped { out: vec![], returning: vec![] }]);
-    assert_eq!(rig.proxy.counters().remaps, 3);
+    assert_eq!((rig.proxy.counters().remaps, rig.proxy.counters().ejections), (3, 1));
 }
 
 #[test]
