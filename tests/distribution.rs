@@ -155,6 +155,8 @@ pub(crate) struct Twemproxy {
     pub(crate) ports: Vec<u16>,
     /// Its file.
     pub(crate) config: PathBuf,
+    /// The port of its stats, which it computes ten times a second.
+    pub(crate) stats: u16,
     _process: Process,
 }
 
@@ -181,12 +183,13 @@ impl Twemproxy {
         let config = std::env::temp_dir().join(format!("shardis-test-nutcracker-{}.yml", ports[0]));
         std::fs::write(&config, text).expect("the temporary directory can be written to");
         let mut command = Command::new("nutcracker");
-        command.arg("-c").arg(&config).args(["-a", "127.0.0.1", "-s", &free_port().to_string()]);
+        let stats = free_port();
+        command.arg("-c").arg(&config).args(["-a", "127.0.0.1", "-s", &stats.to_string(), "-i", "100"]);
         let process = Process::spawn(command, "nutcracker");
         for &port in &ports {
             poll_until("nutcracker to listen", || Client::try_connect(port));
         }
-        Twemproxy { ports, config, _process: process }
+        Twemproxy { ports, config, stats, _process: process }
     }
 }
 

@@ -8,7 +8,7 @@
 //!
 //! Begin with [`Subject`], the process as this crate sees it, and `routes.rs`, which makes a response of a request. `metrics.rs`
 //! is the table of all metrics; docs/metrics.md is made from it. `statsd.rs` sends some of them. `status.rs` has the JSON,
-//! `history.rs` the last fifteen minutes. `guard.rs` decides who may ask, `tls.rs` shakes hands.
+//! `history.rs` the last fifteen minutes. `nutcracker.rs` answers as twemproxy's stats port. `guard.rs` decides who may ask, `tls.rs` shakes hands.
 //! `server.rs` moves the bytes, with hyper, on a thread of its own.
 //!
 //! The thread reads what workers publish and sends them nothing on its own, so no request here can delay a client. Only `/clients`
@@ -25,6 +25,7 @@ mod guard;
 mod history;
 mod hot;
 mod metrics;
+mod nutcracker;
 mod place;
 mod readiness;
 mod routes;
@@ -37,6 +38,7 @@ mod tls;
 pub use facts::{Descriptors, Event, Facts, Setting, Subject, WorkerFacts};
 pub use guard::{Guard, read_token};
 pub use metrics::metrics_reference;
+pub use nutcracker::{NutcrackerStats, ShownPool};
 pub use place::Place;
 pub use readiness::ReadyShards;
 pub use server::{Listener, serve};

@@ -25,6 +25,16 @@ pub struct Import {
     pub(crate) passing: Vec<Table>,
 }
 
+impl Import {
+    /// The name of the pool, if the file has one alone and gives it a name.
+    pub fn only_pool(&self) -> Option<&str> {
+        match &self.pools[..] {
+            [Table { name: Some(name), .. }] => Some(&name.text),
+            _ => None,
+        }
+    }
+}
+
 /// An option that is not carried over.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct LeftOut {

@@ -8,6 +8,7 @@ mod generate;
 mod like;
 pub(crate) mod listener;
 mod node_auth;
+mod nutcracker;
 mod proxy;
 mod remarks;
 mod ring;
@@ -314,6 +315,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
                 .map(|cli| Task::Generate(cli.args))
                 .map_err(|error| refuse(&plainly(&error.to_string()), None))
         }
+        Some((command, _)) if command == nutcracker::NUTCRACKER => nutcracker::parse(&words),
         Some((command, _)) if command == DIE_WITH_PARENT => {
             let parsed = DieWithParentCli::try_parse_from(&words);
             parsed

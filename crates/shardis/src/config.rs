@@ -57,7 +57,8 @@ pub(crate) enum Depth {
 }
 
 /// Flags of the process, which do not depend on its service.
-const OF_THE_PROCESS: [&str; 5] = ["workers", "reuse_port", "drain_timeout", "log_level", "log_format"];
+const OF_THE_PROCESS: [&str; 6] =
+    ["workers", "reuse_port", "drain_timeout", "log_level", "log_format", "nutcracker_stats"];
 /// Flags that say where clients of Redis come.
 const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
 
@@ -253,7 +254,9 @@ impl<'a> Reader<'a> {
 
     /// Without a listener for Redis clients, a key about them can only be a mistake.
     fn refuse_what_has_no_use(&mut self, entries: &[Entry]) {
-        let is_useless = |id: &str| !OF_THE_PROCESS.contains(&id) && id != "config";
+        // The stats port shows pools alone.
+        let is_useless =
+            |id: &str| id == "nutcracker_stats" || !OF_THE_PROCESS.contains(&id) && id != "config";
         let refusal = |key: &str, elsewhere: &str| {
             format!(
                 "{key} has no effect, since all listeners are of mode tcp; write port = 6380 for one of \

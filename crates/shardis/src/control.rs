@@ -11,14 +11,16 @@ use crate::args::serving::Pool;
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
-use crate::log_sink::say;
+use crate::log_sink::{self, say};
 use crate::logging;
+use crate::nutcracker::{PidFile, StatsPort};
 use crate::passed::PassedSockets;
 use crate::reload::Changes;
 use crate::sharding::ShardingPlan;
 use crate::systemd::Systemd;
 use crate::tcp::PassingPlan;
 use crate::team::Workers;
+use admin::Subject;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -68,12 +70,14 @@ pub(crate) trait Service {
     fn drain(&self);
     /// Its workers.
     fn workers(&self) -> &dyn Workers;
+    /// The service as operators see it, if they do.
+    fn subject(&self) -> Option<Arc<dyn Subject>>;
 }
 
 /// Serves until a signal stops it.
 pub(crate) fn run(serving: Serving) -> Result<()> {
     let mut passed = PassedSockets::from_environment().map_err(|error| anyhow!(error))?;
-    logging::start(serving.log.0, serving.log.1).context("the thread that writes the log")?;
+    logging::start(serving.log.0, serving.log.1, serving.files.log.as_deref()).context("the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
     for pool in &serving.pools {
         plans.push(Box::new(ShardingPlan::prepare(pool).map_err(|error| anyhow!(error))?));
@@ -88,6 +92,8 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
         doors.extend(doors_of.map(|(number, listener)| Door { listener, service, number }));
     }
     passed.check_all_taken().map_err(|error| anyhow!(error))?;
+    let stats = StatsPort::open(serving.nutcracker_stats)?;
+    let _pid_file = serving.files.pid.as_deref().map(PidFile::write).transpose()?;
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
@@ -99,10 +105,13 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     let left_out = control.serving.left_out.iter();
     left_out.for_each(|option| say(&format!("not carried over: {option}")));
     plans.iter().for_each(|plan| plan.describe());
+    stats.describe();
 
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.waker)?);
     }
+    let subjects = control.services.iter().filter_map(|service| service.subject()).collect();
+    stats.start(&control.serving, subjects, control.doors.len())?;
     control.systemd.show_ready();
     control.serve()?;
     control.drain();
@@ -253,6 +262,7 @@ impl Control {
     /// Reads the configuration again, and the files that it names. Either all of it takes effect, or nothing.
     fn reload(&mut self) {
         self.systemd.show_reloading();
+        log_sink::reopen();
         match self.serving.read_again() {
             None if self.reload_files() => {}
             None => info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped"),

@@ -174,6 +174,12 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Look at the program that reads the log, and at its disk.",
     },
     Message {
+        name: "log reopen failed",
+        per: &[],
+        meaning: "After SIGHUP the log's file could not be opened again; `reason` says why. The old file takes the lines.",
+        cure: "Look at the folder of the log and its permissions, and send SIGHUP again.",
+    },
+    Message {
         name: "node down",
         per: &["shard", "node"],
         meaning: "A worker cannot reach the node, or the node refuses it; `reason` says why.",

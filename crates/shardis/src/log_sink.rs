@@ -9,10 +9,13 @@
 //! The queue never blocks the thread that logs, and it keeps the order of lines.
 
 use std::collections::VecDeque;
+use std::fs::File;
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tracing::warn;
+use tracing::{error, warn};
 
 /// Limit of waiting lines: some hundred kilobytes. Later lines are dropped, since the first ones tell more about a
 /// cause.
@@ -23,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(1);
 
 /// The one of this process.
 static SINK: Sink = Sink::new();
+
+/// Whether the log's file is to be opened again.
+static REOPENS: AtomicBool = AtomicBool::new(false);
 
 /// Lines on their way.
 #[derive(Debug)]
@@ -55,15 +61,55 @@ impl Write for Line {
     }
 }
 
-/// Starts the thread that writes to stderr.
-pub(crate) fn start() -> io::Result<()> {
+/// Starts the thread that writes to `file`, or else to stderr.
+pub(crate) fn start(file: Option<&Path>) -> io::Result<()> {
     let tell = |dropped| warn!(lines = dropped, reason = "stderr was read too slowly", "log lines dropped");
+    let mut out = file.map(LogFile::open).transpose()?;
     let write = move || {
         loop {
-            SINK.write_what_waits(&mut io::stderr(), tell);
+            match &mut out {
+                Some(file) => SINK.write_what_waits(file, tell),
+                None => SINK.write_what_waits(&mut io::stderr(), tell),
+            }
         }
     };
     std::thread::Builder::new().name("log".to_owned()).spawn(write).map(drop)
+}
+
+/// Has the log's file opened again before its next line: it may have been renamed.
+pub(crate) fn reopen() {
+    REOPENS.store(true, Ordering::Relaxed);
+}
+
+/// The log as a file.
+struct LogFile {
+    path: PathBuf,
+    file: File,
+}
+
+impl LogFile {
+    fn open(path: &Path) -> io::Result<LogFile> {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let file = File::options().append(true).create(true).open(path).map_err(named)?;
+        Ok(LogFile { path: path.to_owned(), file })
+    }
+}
+
+impl Write for LogFile {
+    fn write(&mut self, line: &[u8]) -> io::Result<usize> {
+        if REOPENS.swap(false, Ordering::Relaxed) {
+            // While the new file cannot be opened, the old one takes the lines.
+            match LogFile::open(&self.path) {
+                Ok(file) => *self = file,
+                Err(reason) => error!(%reason, hint = "the old file stays in use", "log reopen failed"),
+            }
+        }
+        self.file.write(line)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.file.flush()
+    }
 }
 
 /// Writes `text` as a line without time and level.

@@ -7,6 +7,7 @@ use crate::log_layer::{self, Log};
 use crate::log_sink::{self, Line};
 use proxy::{CloseReason, Notice};
 use std::io::IsTerminal;
+use std::path::Path;
 use std::time::Instant;
 use tracing::level_filters::LevelFilter;
 use tracing::{Level, debug, error, info, warn};
@@ -14,10 +15,10 @@ use tracing_subscriber::layer::SubscriberExt;
 use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 
-/// Starts logging at `level` to stderr.
-pub(crate) fn start(level: Level, format: LogFormat) -> std::io::Result<()> {
-    log_sink::start()?;
-    let colours = std::io::stderr().is_terminal();
+/// Starts logging at `level` to `file`, or else to stderr.
+pub(crate) fn start(level: Level, format: LogFormat, file: Option<&Path>) -> std::io::Result<()> {
+    log_sink::start(file)?;
+    let colours = file.is_none() && std::io::stderr().is_terminal();
     log_layer::set_level(LevelFilter::from_level(level));
     let lines = fmt::layer().with_writer(|| Line);
     let lines = match format {

@@ -46,6 +46,7 @@ mod log_messages;
 mod log_sink;
 mod logging;
 mod merged_log;
+mod nutcracker;
 mod passed;
 mod reading;
 mod refused;

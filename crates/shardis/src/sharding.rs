@@ -24,7 +24,7 @@ use crate::transport::NodeTls;
 use crate::usage;
 use crate::wall_clock::{self, WallClock};
 use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
-use admin::{Guard, Setting};
+use admin::{Guard, Setting, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
@@ -315,14 +315,15 @@ impl Plan for ShardingPlan {
         discovery.map(DiscoveryThread::start).transpose()?;
         let is_draining = Arc::new(AtomicBool::new(false));
         let shown_settings = Arc::new(RwLock::new(self.settings.clone()));
-        self.report(Arc::new(Served {
+        let served = Arc::new(Served {
             board: Arc::clone(&board),
             mailboxes: mailboxes.get().cloned().unwrap_or_default(),
             signs,
             settings: Arc::clone(&shown_settings),
             started_us: self.epoch_us,
             is_draining: Arc::clone(&is_draining),
-        }))?;
+        });
+        self.report(Arc::clone(&served))?;
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             followed: Followed {
@@ -342,6 +343,7 @@ impl Plan for ShardingPlan {
             merged_log: MergedLog::default(),
             news,
             board,
+            served,
             refused: Refused::default(),
             denied: Refused::default(),
             measure_at: Instant::now(),
@@ -370,6 +372,8 @@ pub(crate) struct Sharding {
     /// Messages of the discovery.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
+    /// The service as operators see it.
+    served: Arc<Served>,
     /// Clients without a place, and clients that protected mode denied.
     refused: Refused,
     denied: Refused,
@@ -408,6 +412,10 @@ impl Followed {
 }
 
 impl Service for Sharding {
+    fn subject(&self) -> Option<Arc<dyn Subject>> {
+        Some(Arc::clone(&self.served) as Arc<dyn Subject>)
+    }
+
     fn give(&mut self, newcomer: Newcomer, listener: usize) {
         let is_tls = self.is_tls[listener];
         let listener = listener as u16;

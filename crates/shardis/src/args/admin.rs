@@ -28,11 +28,24 @@ pub(crate) struct AdminArgs {
     #[command(flatten)]
     pub(crate) tls: AdminTlsArgs,
 
+    /// Stats port of twemproxy: an address and a port at which each connection gets the JSON that nutcracker gives, for
+    /// its exporters. It asks for no password and shows no keys (docs/migration.md) [default: none]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = parse_stats_addr)]
+    pub(crate) nutcracker_stats: Option<SocketAddr>,
+
     #[command(flatten)]
     pub(crate) statsd: StatsdArgs,
 
     #[command(flatten)]
     pub(crate) slowlog: SlowlogArgs,
+}
+
+/// An address and a port. A port alone is one of the loopback interface.
+fn parse_stats_addr(text: &str) -> Result<SocketAddr, String> {
+    match Place::from_str(text) {
+        Ok(Place::Tcp(addr)) => Ok(addr),
+        _ => Err("write an address of this machine and a port, as in 127.0.0.1:22222".to_owned()),
+    }
 }
 
 impl AdminArgs {

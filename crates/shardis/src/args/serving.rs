@@ -6,6 +6,8 @@ use crate::control::plural;
 use crate::listeners::{CannotListen, Mode};
 use crate::tcp::TcpArgs;
 use ::admin::Setting;
+use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// The services of a process and their settings.
@@ -23,8 +25,23 @@ pub(crate) struct Serving {
     pub log: (tracing::Level, LogFormat),
     /// Options of another program's file that are not carried over, each with its place and the reason.
     pub left_out: Vec<String>,
+    /// The name of the only pool in another program's file.
+    pub only_pool: Option<String>,
+    /// The stats port of nutcracker.
+    pub nutcracker_stats: Option<SocketAddr>,
+    /// Files of the process itself.
+    pub files: ProcessFiles,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
+}
+
+/// Files that a process keeps while it runs.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ProcessFiles {
+    /// The log, instead of stderr.
+    pub log: Option<PathBuf>,
+    /// The number of the process.
+    pub pid: Option<PathBuf>,
 }
 
 /// One service of Redis's protocol: nodes, a distribution, and listeners.
@@ -41,9 +58,10 @@ pub(crate) struct Pool {
 impl Serving {
     /// Requests of Redis in one pool.
     pub(crate) fn redis(args: ProxyArgs) -> Serving {
-        let (workers, drain_timeout, log) = of_process(&args.service);
-        let pools = vec![Pool { name: None, args: Box::new(args), settings: Vec::new() }];
-        Serving { pools, tcp: Vec::new(), workers, drain_timeout, log, left_out: Vec::new(), origin: None }
+        let pool = Pool { name: None, args: Box::new(args), settings: Vec::new() };
+        let nutcracker_stats = pool.args.admin.nutcracker_stats;
+        let serving = of_process(&pool.args.service);
+        Serving { pools: vec![pool], nutcracker_stats, ..serving }
     }
 
     /// The same with the effective settings of the only pool.
@@ -64,9 +82,8 @@ impl Serving {
 
     /// Bytes of one listener alone.
     pub(super) fn tcp(args: TcpArgs) -> Serving {
-        let (workers, drain_timeout, log) = of_process(&args.service);
-        let (pools, tcp) = (Vec::new(), vec![args]);
-        Serving { pools, tcp, workers, drain_timeout, log, left_out: Vec::new(), origin: None }
+        let serving = of_process(&args.service);
+        Serving { tcp: vec![args], ..serving }
     }
 
     /// The services by the present text of the configuration file; `None` without one.
@@ -125,6 +142,18 @@ pub(crate) fn of_pool(name: Option<&str>, line: &str) -> String {
     name.map_or_else(|| line.to_owned(), |name| format!("pool {name}: {line}"))
 }
 
-fn of_process(args: &ServiceArgs) -> (usize, Duration, (tracing::Level, LogFormat)) {
-    (args.workers(), args.drain_timeout(), (args.log_level, args.log_format))
+/// A process without services.
+fn of_process(args: &ServiceArgs) -> Serving {
+    Serving {
+        pools: Vec::new(),
+        tcp: Vec::new(),
+        workers: args.workers(),
+        drain_timeout: args.drain_timeout(),
+        log: (args.log_level, args.log_format),
+        left_out: Vec::new(),
+        only_pool: None,
+        nutcracker_stats: None,
+        files: ProcessFiles::default(),
+        origin: None,
+    }
 }

@@ -32,7 +32,7 @@ pub(super) fn load(
     }
     let serving = read(path, &toml(import.rendered()), words, depth)?;
     let left_out = import.left_out.iter().map(ToString::to_string).collect();
-    Ok(Serving { left_out, ..serving })
+    Ok(Serving { left_out, only_pool: import.only_pool().map(str::to_owned), ..serving })
 }
 
 /// `shardis import`: prints the shardis.toml that the file at `path` means.

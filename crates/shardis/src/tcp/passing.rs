@@ -15,6 +15,7 @@ use crate::team::{Signs, Team, Workers};
 use crate::worker::Clock;
 use ::tcp::{Core, Notice};
 use ::tcp::{Nodes, Verdict};
+use admin::Subject;
 use anyhow::Result;
 use mio::Waker;
 use std::sync::{Arc, Mutex, mpsc};
@@ -123,6 +124,10 @@ impl Service for Passing {
 
     fn reload(&mut self, _: Option<&Pool>) -> bool {
         false
+    }
+
+    fn subject(&self) -> Option<Arc<dyn Subject>> {
+        None
     }
 
     fn drain(&self) {

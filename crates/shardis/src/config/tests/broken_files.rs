@@ -350,6 +350,12 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         ],
     ),
     (
+        "nutcracker-stats = \"127.0.0.1:1\"\n[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]",
+        &[
+            "1:1: nutcracker-stats has no effect, since all listeners are of mode tcp; write port = 6380 for one of Redis as well",
+        ],
+    ),
+    (
         "nodes = [\"a:1\"]\nmaxclients = 5\n[[listener]]\naddress = \"127.0.0.1:1\"\nmode = \"tcp\"\nnodes = [\"127.0.0.1:1\"]",
         &[
             "1:1: nodes has no effect, since all listeners are of mode tcp; write port = 6380 for one of Redis as well, or move the key to its [[listener]]",
