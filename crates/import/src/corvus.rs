@@ -31,10 +31,10 @@ pub(crate) const OPTIONS: Options = &[
     ("loglevel", Fate::As("log-level: `crit` is error")),
     ("slowlog-log-slower-than", Fate::As("slowlog-log-slower-than, for PROXY SLOWLOG")),
     ("slowlog-max-len", Fate::Partly("slowlog-max-len", "shardis keeps 1 to 10000 requests")),
-    ("slowlog-statsd-enabled", Fate::Not("shardis sends nothing to statsd; see admin for its metrics")),
-    ("statsd", Fate::Not("shardis sends nothing to statsd; see admin for its metrics")),
-    ("metric_interval", Fate::Not("metrics of shardis are counted when they are asked for")),
-    ("cluster", Fate::Not("it is a name in metrics for statsd")),
+    ("slowlog-statsd-enabled", Fate::Not("shardis sends no slow requests to statsd; PROXY SLOWLOG has them")),
+    ("statsd", Fate::As("statsd")),
+    ("metric_interval", Fate::Partly("metric-interval", "shardis sends every 1 to 3600 seconds")),
+    ("cluster", Fate::Partly("statsd-prefix", "words of it are letters, digits, - and _ in shardis")),
     ("syslog", Fate::Not("the log of shardis goes to stderr, from which systemd takes it")),
     ("bufsize", Fate::Not("shardis sizes its buffers itself")),
 ];
@@ -42,6 +42,10 @@ pub(crate) const OPTIONS: Options = &[
 const UNKNOWN: &str = "corvus does not know it, and ignores it too";
 /// The longest time of a slow request that shardis can note.
 const SLOWER_THAN_US_MAX: u64 = 600_000_000;
+/// The longest time between two reports of shardis to statsd.
+const METRIC_INTERVAL_S_MAX: u64 = 3600;
+/// The most bytes of a name in metrics.
+const NAME_BYTES_MAX: usize = 64;
 /// The most slow requests that shardis keeps.
 const SLOWLOG_LEN_MAX: u64 = 10_000;
 
@@ -113,6 +117,13 @@ fn read_option(key: &Word, value: &str, pool: &mut Table, draft: &mut Draft) {
         "slowlog-log-slower-than" => {
             pool.set("slowlog-log-slower-than", integer(value).min(SLOWER_THAN_US_MAX), &origin);
         }
+        "statsd" if !value.is_empty() => pool.set("statsd", value, &origin),
+        "metric_interval" => match integer(value) {
+            seconds @ 1..=METRIC_INTERVAL_S_MAX => pool.set("metric-interval", seconds, &origin),
+            _ => draft.lose(key, OPTIONS, "metric_interval"),
+        },
+        "cluster" if is_word(value) => pool.set("statsd-prefix", format!("corvus.{value}"), &origin),
+        "cluster" => draft.lose(key, OPTIONS, "cluster"),
         "slowlog-max-len" => match integer(value) {
             len @ 1..=SLOWLOG_LEN_MAX => pool.set("slowlog-max-len", len, &origin),
             _ => draft.lose(key, OPTIONS, "slowlog-max-len"),
@@ -155,6 +166,12 @@ fn finish(pool: &mut Table, draft: &mut Draft) {
 /// The number at the beginning of `text`, as `atoi` reads it; 0 if there is none, or less.
 fn integer(text: &str) -> u64 {
     split(text).map_or(0, |(number, _)| number).min(i32::MAX as u64)
+}
+
+/// Whether `text` can be a part of a name at statsd.
+fn is_word(text: &str) -> bool {
+    let is_of_word = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(is_of_word)
 }
 
 /// A switch, as corvus reads it.
