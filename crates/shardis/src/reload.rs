@@ -131,7 +131,9 @@ impl Changes {
 
     fn compare(&mut self, before: &Pool, after: &Pool) {
         for (old, new) in before.settings.iter().zip(&after.settings) {
-            if old.value == new.value {
+            // Settings do not show secrets, so two of them look alike.
+            let secret_in = |pool: &Pool| pool.args.secret(&old.name).cloned();
+            if old.value == new.value && secret_in(before) == secret_in(after) {
                 continue;
             }
             let effect = match old.name.as_str() {
@@ -146,14 +148,6 @@ impl Changes {
                 after: new.value.clone(),
                 effect,
             });
-        }
-        let has_password =
-            |change: &Change| change.key.starts_with("requirepass") || change.key == "acl-file";
-        if before.args.users() != after.args.users() && !self.all.iter().any(has_password) {
-            // Settings do not show secrets, so two of them look alike.
-            let (pool, key) = (before.name.clone(), "requirepass".to_owned());
-            let hidden = || "(secret)".to_owned();
-            self.all.push(Change { pool, key, before: hidden(), after: hidden(), effect: Effect::Live });
         }
     }
 }
@@ -255,6 +249,23 @@ mod tests {
     fn secrets_are_compared_and_not_shown() {
         let changed = changes("requirepass = 'one'", "requirepass = 'two'");
         assert_eq!(changed, "requirepass: (secret) -> (secret), live\n");
+        let of_nodes = |key: &str| format!("nodes = ['a:1']\nnode-auth = '{key}'");
+        let changed = changes(&of_nodes("one"), &of_nodes("two"));
+        assert!(changed.starts_with("node-auth: (secret) -> (secret), needs a restart: "), "{changed}");
+        let of_sentinels = |key: &str| format!("sentinel = 'a:1'\nmaster = 'm'\nsentinel-auth = '{key}'");
+        let changed = changes(&of_sentinels("one"), &of_sentinels("two"));
+        assert!(changed.starts_with("sentinel-auth: (secret) -> (secret), needs a restart: "), "{changed}");
+    }
+
+    #[test]
+    fn secrets_of_all_pools_are_compared() {
+        let pools = |key: &str| {
+            let pool = |name: &str, port: u16| {
+                format!("[[pool]]\nname = '{name}'\nport = {port}\nrequirepass = '{key}'\n")
+            };
+            pool("a", 1) + &pool("b", 2)
+        };
+        assert_eq!(changes(&pools("one"), &pools("two")).lines().count(), 2);
     }
 
     #[test]

@@ -68,6 +68,11 @@ const REFRESH_PERIOD_MS: u64 = 10_000;
 const NAMES_MAX: usize = 1024;
 
 impl DiscoveryArgs {
+    /// The value of `--sentinel-auth`.
+    pub(super) fn secret(&self) -> Option<&Secret> {
+        self.sentinel_auth.as_ref()
+    }
+
     /// Whether there is anything to be discovered.
     pub(crate) fn is_given(&self) -> bool {
         self.cluster.is_some() || self.sentinel.is_some()

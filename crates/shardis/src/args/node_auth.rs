@@ -22,6 +22,11 @@ pub(crate) struct NodeAuthArgs {
 }
 
 impl NodeAuthArgs {
+    /// The value of `--node-auth`.
+    pub(super) fn secret(&self) -> Option<&Secret> {
+        self.node_auth.as_ref()
+    }
+
     /// Credentials for nodes. The error names the option and the file.
     pub(crate) fn credentials(&self) -> Result<Credentials, String> {
         let user = self.node_user.as_deref();

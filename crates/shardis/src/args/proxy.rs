@@ -459,6 +459,16 @@ impl ProxyArgs {
         Ok(TopologySpec { nodes, distribution, hash, tag_rule })
     }
 
+    /// The secret that is the value of the flag `name`.
+    pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
+        match name {
+            "requirepass" => self.requirepass.as_ref(),
+            "node-auth" => self.node_auth.secret(),
+            "sentinel-auth" => self.discovery.secret(),
+            _ => None,
+        }
+    }
+
     /// Source of the users.
     pub(crate) fn users(&self) -> Source {
         match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
