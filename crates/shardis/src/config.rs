@@ -191,6 +191,7 @@ impl<'a> Reader<'a> {
         self.check(&args, &entries);
         if is_redis {
             self.claim_places(&args, &entries);
+            self.claim_admin(&args, &entries, None);
         } else {
             self.refuse_what_has_no_use(&entries);
         }
@@ -242,6 +243,26 @@ impl<'a> Reader<'a> {
         }
     }
 
+    /// Claims the address of an admin listener that somebody asked for; `of_pool` is the pool's place in the file.
+    fn claim_admin(&mut self, args: &ProxyArgs, entries: &[Entry], of_pool: Option<usize>) {
+        let Some(place) = args.admin.place(false).map(|place| Place::of_admin(&place)) else { return };
+        let at = self.located(&format!("--admin {place}"), entries).at.or(of_pool);
+        if let Some(claim) = self.places.iter().find(|claim| claim.place.is_same(&place)) {
+            let text = format!("admin {place}: {}", self.taken(claim));
+            self.faults.push(Fault { at, text });
+        }
+        self.places.push(Claim { place, at, option: "--admin" });
+    }
+
+    /// The reason why the address of `claim` is taken.
+    fn taken(&self, claim: &Claim) -> String {
+        let owner = match claim.at {
+            Some(at) => format!("line {}", self.document.line(at)),
+            None => self.wording.of_file(claim.option),
+        };
+        format!("{owner} has this address already; each listener needs its own")
+    }
+
     /// The fault `text`, which begins with a flag, at the position of that flag's value.
     fn located(&self, text: &str, entries: &[Entry]) -> Fault {
         let at = wording::flags_in(text).find_map(|name| {
@@ -286,12 +307,7 @@ impl<'a> Reader<'a> {
         };
         let place = Place::Tcp(args.listen_addr().ok()?);
         if let Some(claim) = self.places.iter().find(|claim| claim.place.is_same(&place)) {
-            let owner = match claim.at {
-                Some(at) => format!("line {}", self.document.line(at)),
-                None => self.wording.of_file(claim.option),
-            };
-            let text =
-                format!("address {place}: {owner} has this address already; each listener needs its own");
+            let text = format!("address {place}: {}", self.taken(claim));
             self.faults.push(Fault::at(listener.address_at, text));
         }
         self.places.push(Claim { place, at: Some(listener.address_at), option: "--listen" });

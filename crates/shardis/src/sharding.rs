@@ -184,10 +184,7 @@ fn open_admin(
     (guard, tls): (&Guard, Option<&AdminTls>),
     passed: &mut PassedSockets,
 ) -> Result<admin::Listener, CannotListen> {
-    let configured = match place {
-        admin::Place::Tcp(addr) => Place::Tcp(*addr),
-        admin::Place::Unix(path) => Place::unix(path),
-    };
+    let configured = Place::of_admin(place);
     let mut sockets = passed.take("--admin", &configured);
     let acceptor = tls.map(AdminTls::tls);
     let listener = match sockets.pop().map(|passed| passed.socket) {

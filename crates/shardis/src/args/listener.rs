@@ -99,6 +99,14 @@ impl Place {
         Place::Unix(std::path::absolute(path).unwrap_or_else(|_| path.to_owned()))
     }
 
+    /// The place of an admin listener.
+    pub(crate) fn of_admin(place: &admin::Place) -> Place {
+        match place {
+            admin::Place::Tcp(addr) => Place::Tcp(*addr),
+            admin::Place::Unix(path) => Place::unix(path),
+        }
+    }
+
     /// Whether not both can be listened at. Free ports differ.
     pub(crate) fn is_same(&self, other: &Place) -> bool {
         let is_free_port = matches!(self, Place::Tcp(addr) if addr.port() == 0);

@@ -142,6 +142,11 @@ impl Flags {
         if key == "config" {
             return format!("{key}: a file cannot name another file; write its keys here");
         }
+        if key == "pool" {
+            return format!(
+                "{key}: write [[pool]] above the keys of each pool, with a name as in name = \"orders\""
+            );
+        }
         let shown = if is_plain(key) { key.to_owned() } else { format!("{key:?}") };
         if let Some(advice) = rivals::advice(key).filter(|advice| self.has_flags_of(advice)) {
             return format!("{shown}: {}", Wording::default().of_file(advice));

@@ -13,6 +13,7 @@ use super::document::{Pair, Root, Section};
 use super::faults::Fault;
 use super::flags::{self, Entry};
 use super::{Depth, OF_THE_PROCESS, Reader, WAYS_IN, listeners};
+use crate::args::listener::Place;
 use crate::args::serving::Pool;
 use crate::args::{ProxyArgs, Serving};
 use std::ffi::OsString;
@@ -51,7 +52,10 @@ impl<'a> Reader<'a> {
             let Some(name) = self.name(section, &names) else { continue };
             names.push(name.clone());
             if chosen.as_ref().is_none_or(|chosen| *chosen == name) {
-                pools.extend(self.pool(name, section, &above));
+                let pool = self.pool(name, section, &above);
+                let fault = pool.as_ref().and_then(|pool| same_at_statsd(&pools, pool));
+                self.faults.extend(fault.map(|text| Fault::at(section.at, text)));
+                pools.extend(pool);
             }
         }
         if let Some(name) = chosen.filter(|chosen| !names.contains(chosen)) {
@@ -197,7 +201,29 @@ impl<'a> Reader<'a> {
             );
             self.faults.push(Fault::at(at, text));
         }
+        self.claim_admin(args, entries, Some(at));
     }
+}
+
+/// Why the names of `pool` at statsd would be those of one among `others`. A free port is its own.
+fn same_at_statsd(others: &[Pool], pool: &Pool) -> Option<String> {
+    let reports = |pool: &Pool| {
+        let port = pool.args.ways_in().ok()?.iter().find_map(|way| match way.place {
+            Place::Tcp(addr) if addr.port() > 0 => Some(addr.port()),
+            _ => None,
+        })?;
+        let statsd = pool.args.admin.statsd.statsd("", &port.to_string())?;
+        Some((port, statsd.target, statsd.prefix))
+    };
+    let own = reports(pool)?;
+    let other = others.iter().find(|other| reports(other).as_ref() == Some(&own))?;
+    let name = |pool: &Pool| pool.name.clone().unwrap_or_default();
+    Some(format!(
+        "pool {}: its names at statsd are those of pool {}, since both have port {}; give it a statsd-prefix of its own",
+        name(pool),
+        name(other),
+        own.0
+    ))
 }
 
 /// Whether `text` can be the name of a pool.

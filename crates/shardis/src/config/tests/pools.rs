@@ -86,9 +86,23 @@ fn summary_names_the_pool_of_each_line() {
 }
 
 #[test]
+fn pools_may_have_admin_listeners_at_free_ports() {
+    let pool = |name: &str, port: u16| format!("[[pool]]\nname = '{name}'\nport = {port}\nadmin = '0'\n");
+    assert_eq!(pools(&(pool("a", 1) + &pool("b", 2)), &[]).pools.len(), 2);
+}
+
+#[test]
+fn pools_with_one_port_report_to_statsd_by_their_prefixes() {
+    let pool =
+        |name: &str, more: &str| format!("[[pool]]\nname = '{name}'\nport = 1\nstatsd = 'c:1'\n{more}\n");
+    let text = pool("a", "") + &pool("b", "host = '127.0.0.2'\nstatsd-prefix = 'shardis.b'");
+    assert_eq!(pools(&text, &[]).pools.len(), 2);
+}
+
+#[test]
 fn mistakes_about_pools_are_reported_with_their_places() {
     let pool = |name: &str, more: &str| format!("[[pool]]\nname = '{name}'\nnodes = 'a:1'\n{more}\n");
-    let cases: [(String, &[&str], &str); 14] = [
+    let cases: [(String, &[&str], &str); 19] = [
         (
             "[[pool]]\nport = 1".to_owned(),
             &[],
@@ -138,6 +152,33 @@ fn mistakes_about_pools_are_reported_with_their_places() {
             pool("a", "[[pool.listener]]\naddress = '127.0.0.1:7'\nmode = 'tcp'\nnodes = 'a:1'"),
             &[],
             "F:5:11: a listener of mode tcp belongs to no pool; write it as [[listener]] above the pools",
+        ),
+        (
+            "pool = 'a'".to_owned(),
+            &[],
+            "F:1:1: pool: write [[pool]] above the keys of each pool, with a name as in name = \"orders\"",
+        ),
+        (
+            pool("a", "port = 1\nadmin = '9'") + &pool("b", "port = 2\nadmin = '9'"),
+            &[],
+            "F:10:9: admin 127.0.0.1:9: line 5 has this address already; each listener needs its own",
+        ),
+        (
+            pool("a", "port = 1\nadmin = '2'") + &pool("b", "port = 2"),
+            &[],
+            "F:9:8: pool b: address 127.0.0.1:2: another pool (line 5) has this address already; each needs its own",
+        ),
+        (
+            pool("a", "port = 1\nadmin = '1'"),
+            &[],
+            "F:5:9: admin 127.0.0.1:1: line 4 has this address already; each listener needs its own",
+        ),
+        (
+            "statsd = 'c:1'\n".to_owned()
+                + &pool("a", "port = 1\nhost = '127.0.0.1'")
+                + &pool("b", "port = 1\nhost = '127.0.0.2'"),
+            &[],
+            "F:7:1: pool b: its names at statsd are those of pool a, since both have port 1; give it a statsd-prefix of its own",
         ),
         (pool("a", "nodess = 'x'"), &[], "F:4:1: nodess: there is no such key; did you mean nodes?"),
         (
