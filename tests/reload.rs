@@ -110,6 +110,14 @@ fn reloads_under_load_change_nodes_and_fail_no_request() {
 }
 
 #[test]
+fn log_line_of_a_node_reload_counts_the_present_nodes() {
+    let reloads = Reloads::start();
+    reloads.reload([0, 2], "", "nodes reloaded");
+    reloads.reload([0, 1], "", "nodes reloaded");
+    reloads.expect_log("nodes reloaded epoch=3 nodes=2\n");
+}
+
+#[test]
 fn reload_with_a_change_that_needs_a_restart_changes_nothing() {
     let reloads = Reloads::start();
     let mut client = Client::connect(reloads.port);

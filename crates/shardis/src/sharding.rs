@@ -502,7 +502,8 @@ impl Sharding {
             Ok(topology) => {
                 self.followed.topology = Arc::new(topology);
                 let topology = Arc::clone(&self.followed.topology);
-                info!(epoch = topology.epoch(), nodes = topology.nodes().len(), "nodes reloaded");
+                let nodes = topology.nodes().iter().filter(|node| node.shard.is_some()).count();
+                info!(epoch = topology.epoch(), nodes, "nodes reloaded");
                 self.tell_workers(|| Message::Nodes(Arc::clone(&topology)));
             }
             Err(error) => error!(error, hint = "the old ones stay in use", "node reload failed"),
