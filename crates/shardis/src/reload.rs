@@ -11,6 +11,7 @@
 
 use crate::args::Serving;
 use crate::args::serving::Pool;
+use crate::tcp::TcpArgs;
 use std::fmt;
 use topology::{ShardSpec, Topology};
 
@@ -86,10 +87,7 @@ impl Changes {
             );
             return changes;
         }
-        let of_tcp = |serving: &Serving| -> Vec<String> {
-            serving.tcp.iter().map(|args| format!("{args:?}")).collect()
-        };
-        if of_tcp(before) != of_tcp(after) {
+        if is_other_tcp(before, after) {
             let count = |serving: &Serving| format!("{} of mode tcp", serving.tcp.len());
             changes.restart(
                 "listener",
@@ -97,6 +95,9 @@ impl Changes {
                 &count(after),
                 "bytes are passed on as the start said",
             );
+        }
+        if before.pools.is_empty() {
+            changes.compare_process(before, after);
         }
         for (before, after) in before.pools.iter().zip(&after.pools) {
             changes.compare(before, after);
@@ -127,6 +128,17 @@ impl Changes {
         let (before, after) = (before.to_owned(), after.to_owned());
         let effect = Effect::Restart(why.to_owned());
         self.all.push(Change { pool: None, key: key.to_owned(), before, after, effect });
+    }
+
+    /// Compares the live settings of a process without pools, which has no other list of them.
+    fn compare_process(&mut self, before: &Serving, after: &Serving) {
+        let level = |serving: &Serving| serving.log.0.to_string().to_lowercase();
+        let drain = |serving: &Serving| serving.drain_timeout.as_secs().to_string();
+        let pairs =
+            [("log-level", level(before), level(after)), ("drain-timeout", drain(before), drain(after))];
+        for (key, before, after) in pairs.into_iter().filter(|(_, before, after)| before != after) {
+            self.all.push(Change { pool: None, key: key.to_owned(), before, after, effect: Effect::Live });
+        }
     }
 
     fn compare(&mut self, before: &Pool, after: &Pool) {
@@ -178,8 +190,17 @@ impl fmt::Display for Changes {
     }
 }
 
+/// Whether listeners of mode tcp differ in settings that a running process does not follow.
+fn is_other_tcp(before: &Serving, after: &Serving) -> bool {
+    let is_other = |(old, new): (&TcpArgs, &TcpArgs)| {
+        format!("{old:?}") != format!("{:?}", new.clone().with_live_settings_of(old))
+    };
+    before.tcp.len() != after.tcp.len() || before.tcp.iter().zip(&after.tcp).any(is_other)
+}
+
 fn listed(names: &[Option<String>]) -> String {
-    names.iter().flatten().map(String::as_str).collect::<Vec<_>>().join(",")
+    let shown = |name: &Option<String>| name.clone().unwrap_or_else(|| "(without a name)".to_owned());
+    names.iter().map(shown).collect::<Vec<_>>().join(",")
 }
 
 /// The effect of another list of nodes.
@@ -289,6 +310,24 @@ mod tests {
         assert_eq!(changes(&pools(1), &pools(2)), "b.timeout: 1 -> 2, live\n");
         let fewer = changes(&pools(1), "[[pool]]\nname = 'a'\nport = 1\n");
         assert_eq!(fewer, "pool: a,b -> a, needs a restart: threads begin at the start\n");
+        let named = changes("", &pools(1));
+        assert_eq!(named, "pool: (without a name) -> a,b, needs a restart: threads begin at the start\n");
+    }
+
+    #[test]
+    fn listeners_of_mode_tcp_follow_the_log_level() {
+        let tcp = |above: &str, more: &str| {
+            format!("{above}\n[[listener]]\naddress = '127.0.0.1:7'\nmode = 'tcp'\nnodes = 'a:1'\n{more}")
+        };
+        let live = "log-level: info -> debug, live\ndrain-timeout: 10 -> 3, live\n";
+        let above = "log-level = 'debug'\ndrain-timeout = 3";
+        assert_eq!(changes(&tcp("", ""), &tcp(above, "")), live);
+        let with_pool = changes(&tcp("port = 1", ""), &tcp("port = 1\nlog-level = 'debug'", ""));
+        assert_eq!(with_pool, "log-level: info -> debug, live\n");
+        for (above, more) in [("workers = 7", ""), ("", "timeout = 9")] {
+            let text = changes(&tcp("", ""), &tcp(above, more));
+            assert!(text.starts_with("listener: ") && text.contains("needs a restart"), "{text}");
+        }
     }
 
     #[test]

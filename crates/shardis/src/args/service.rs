@@ -111,6 +111,11 @@ impl ServiceArgs {
         }
     }
 
+    /// With those settings of `other` that a running process follows.
+    pub(crate) fn with_live_settings_of(self, other: &ServiceArgs) -> ServiceArgs {
+        ServiceArgs { drain_timeout: other.drain_timeout, log_level: other.log_level, ..self }
+    }
+
     /// Where to listen, on `host` if nothing else is said.
     pub(crate) fn listen_addr(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let host = self.host.as_deref().unwrap_or(host);

@@ -107,6 +107,11 @@ impl TcpArgs {
         TcpArgs { service: self.service.within(above), ..self }
     }
 
+    /// With those settings of `other` that a running process follows.
+    pub(crate) fn with_live_settings_of(self, other: &TcpArgs) -> TcpArgs {
+        TcpArgs { service: self.service.with_live_settings_of(&other.service), ..self }
+    }
+
     pub(crate) fn listen_addr(&self) -> Result<SocketAddr, String> {
         let Some(listen) = &self.former.listen else { return self.service.listen_addr(HOST, PORT) };
         let resolved = listen.to_socket_addrs().ok().and_then(|mut addrs| addrs.next());
