@@ -142,6 +142,20 @@ fn new_password_of_the_file_holds_after_a_reload() {
 }
 
 #[test]
+fn acl_file_of_a_reload_can_be_loaded_and_saved() {
+    let reloads = Reloads::start();
+    let file = reloads.directory.write("users.acl", "user default on nopass ~* &* +@all\n");
+    reloads.reload([0, 1], &format!("acl-file = \"{file}\""), "users reloaded");
+    let mut client = Client::connect(reloads.port);
+    assert_eq!(client.ask("ACL LOAD"), "+OK\\r\\n");
+    assert_eq!(client.ask("ACL SAVE"), "+OK\\r\\n");
+    reloads.reload([0, 1], "", "users reloaded");
+    for question in ["ACL LOAD", "ACL SAVE"] {
+        assert!(client.ask(question).contains("not configured to use an ACL file"), "{question}");
+    }
+}
+
+#[test]
 fn check_shows_the_changes_against_a_file_in_use() {
     let directory = Directory::new();
     let old = directory.write("old.toml", &text(7000, [1, 2], "timeout = 5"));

@@ -103,7 +103,12 @@ impl Source {
         random
             .and_then(|mut random| std::io::Read::read_exact(&mut random, &mut secret))
             .map_err(|error| format!("/dev/urandom: {error}"))?;
-        Ok(Registry::new(self.users()?, secret, matches!(self, Source::AclFile(_))))
+        Ok(Registry::new(self.users()?, secret, self.is_acl_file()))
+    }
+
+    /// Whether ACL LOAD and ACL SAVE have a file.
+    pub(crate) fn is_acl_file(&self) -> bool {
+        matches!(self, Source::AclFile(_))
     }
 
     /// Whether it can change while the process runs.

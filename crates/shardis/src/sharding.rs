@@ -636,6 +636,7 @@ impl Sharding {
         if let Some(warning) = access.warning(&users) {
             warn!(reason = warning, "access open");
         }
+        self.registry.set_has_file(access.is_acl_file());
         Ok(self.registry.replace(users))
     }
 }

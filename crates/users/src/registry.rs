@@ -5,7 +5,7 @@ use crate::denials::Denials;
 use crate::rules::{self, RuleError};
 use crate::user::{DEFAULT, User, Users};
 use sha2::{Digest, Sha256};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// See the module.
@@ -17,7 +17,7 @@ pub struct Registry {
     secret: [u8; 32],
     drawn: AtomicU64,
     /// Whether users come from a file.
-    has_file: bool,
+    has_file: AtomicBool,
 }
 
 /// Limit of the name that a client may give to a user: CLIENT LIST shows it in the line of each of its clients.
@@ -29,12 +29,22 @@ impl Registry {
     /// A registry with these users. `secret` is random, and decides the generated passwords. `has_file` says that the users
     /// come from a file that can be read again.
     pub fn new(users: Users, secret: [u8; 32], has_file: bool) -> Registry {
-        Registry { users: Mutex::new(Arc::new(users)), secret, has_file, ..Registry::default() }
+        Registry {
+            users: Mutex::new(Arc::new(users)),
+            secret,
+            has_file: AtomicBool::new(has_file),
+            ..Registry::default()
+        }
     }
 
     /// Whether users come from a file.
     pub fn has_file(&self) -> bool {
-        self.has_file
+        self.has_file.load(Ordering::Relaxed)
+    }
+
+    /// Users come from a file from now on, or no more.
+    pub fn set_has_file(&self, has_file: bool) {
+        self.has_file.store(has_file, Ordering::Relaxed);
     }
 
     /// The newest users.
