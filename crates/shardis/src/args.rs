@@ -443,8 +443,10 @@ pub(crate) fn plainly(text: &str) -> String {
     let said = text
         .lines()
         .take_while(|line| !line.starts_with("Usage:") && !line.starts_with("For more information"));
+    // A hint to pass a mistyped flag as a value would mislead.
+    let said = said.filter(|line| !line.trim_start().starts_with("tip: to pass "));
     let words: Vec<&str> = said.flat_map(str::split_whitespace).collect();
-    let line = words.join(" ");
+    let line = words.join(" ").replace(" tip: ", "; ");
     let line = line.strip_prefix("error: ").map(str::to_owned).unwrap_or(line);
     // The standard library's words about numbers do not help to find a typing error.
     let line = NUMBERS.iter().fold(line, |line, (said, meant)| line.replace(said, meant));
@@ -503,6 +505,18 @@ mod tests {
         let visible: Vec<&str> = visible.collect();
         let hidden = command.get_arguments().filter(|arg| arg.is_hide_set()).filter_map(Arg::get_long);
         aliases.filter(|name| !visible.contains(name)).chain(hidden).collect()
+    }
+
+    #[test]
+    fn refusals_of_unknown_flags_are_one_sentence() {
+        let refusal = |words: &[&str]| {
+            let error = Cli::command().try_get_matches_from(words).expect_err("the flag is unknown");
+            plainly(&error.to_string())
+        };
+        let unlike = refusal(&["shardis", "check", "--pool=a", "p.toml"]);
+        assert_eq!(unlike, "unexpected argument '--pool' found");
+        let like = refusal(&["shardis", "check", "--agianst=a", "p.toml"]);
+        assert_eq!(like, "unexpected argument '--agianst' found; a similar argument exists: '--against'");
     }
 
     #[test]
