@@ -11,7 +11,8 @@ pub(crate) struct FileArgs {
     #[arg(long, value_name = "FILE")]
     pub(crate) config: Option<PathBuf>,
 
-    /// Pool of the configuration file: this one alone, and flags are about it. Without it, all are served
+    /// Pool of the configuration file: this one alone, and flags are about it. Without it, shardis proxy serves all;
+    /// other commands need it if there are several
     #[arg(long, value_name = "NAME", requires = "config")]
     pub(crate) pool: Option<String>,
 }
