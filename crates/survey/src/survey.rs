@@ -163,7 +163,7 @@ mod tests {
     #[test]
     fn generated_keys_are_the_same_in_each_run() {
         let first: Vec<Vec<u8>> = generated_keys().take(2).collect();
-        assert_eq!(first, [b"key:566561575172".to_vec(), b"key:745781757260".to_vec()]);
+        assert_eq!(first, [b"key:566561575172".to_vec(), b"key:745781757262".to_vec()]);
         assert_eq!(generated_keys().count() as u64, GENERATED_KEYS);
     }
 
