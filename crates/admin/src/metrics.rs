@@ -382,9 +382,20 @@ const METRICS: &[Metric] = &[
     plain!("shardis_tracked_keys", Gauge, "Keys that at least one client tracks.", |facts| facts
         .counters
         .tracked_keys),
-    plain!("shardis_memory_held_bytes", Gauge, "Memory that counts towards --memory-max.", |facts| facts
-        .counters
-        .held_bytes),
+    by!(
+        "shardis_memory_held_bytes",
+        Gauge,
+        "kind",
+        "Memory that counts towards --memory-max; the sum is what counts.",
+        [
+            "transfers" => |counters| counters
+                .held_bytes
+                .saturating_sub(counters.unread_bytes + counters.gathered_bytes + counters.left_bytes),
+            "unread_requests" => |counters| counters.unread_bytes,
+            "gathered_answers" => |counters| counters.gathered_bytes,
+            "left_behind" => |counters| counters.left_bytes,
+        ]
+    ),
     plain!(
         "shardis_memory_full_total",
         Counter,

@@ -83,7 +83,11 @@ impl Core {
         self.cx.stats.counters.tracked_keys = readers.len() as u64;
         self.cx.stats.counters.tracked_items = readers.items() as u64;
         self.cx.stats.counters.clients_waiting = self.cx.engine.clients_waiting as u64;
-        self.cx.stats.counters.held_bytes = self.cx.engine.memory.held_bytes() as u64;
+        let (counters, memory) = (&mut self.cx.stats.counters, &self.cx.engine.memory);
+        counters.held_bytes = memory.held_bytes() as u64;
+        counters.unread_bytes = memory.counted().1 as u64;
+        counters.gathered_bytes = memory.gathered_bytes() as u64;
+        counters.left_bytes = memory.left_bytes() as u64;
         self.cx.board.publish(worker, &self.cx.stats.counters.since(&self.cx.stats.baseline));
         let nodes = node_tally::report(&mut self.cx, &self.readers);
         self.cx.board.publish_page(worker, &self.cx.stats.tally, nodes);

@@ -117,6 +117,12 @@ counters! {
     bytes_out_per_s,
     /// Bytes of memory that count towards the worker's limit now.
     held_bytes,
+    /// The part of it for requests that were not read yet, or wait for their EXEC.
+    unread_bytes,
+    /// The part of it for answers that are gathered, and for messages to other workers.
+    gathered_bytes,
+    /// The part of it that clients leave behind: names, topics, tracked keys, scripts.
+    left_bytes,
     /// Clients with a subscription now.
     subscribers,
     /// Clients that track keys now.
@@ -159,6 +165,9 @@ impl Counters {
             bytes_in_per_s: other.bytes_in_per_s,
             bytes_out_per_s: other.bytes_out_per_s,
             held_bytes: other.held_bytes,
+            unread_bytes: other.unread_bytes,
+            gathered_bytes: other.gathered_bytes,
+            left_bytes: other.left_bytes,
             subscribers: other.subscribers,
             trackers: other.trackers,
             tracked_keys: other.tracked_keys,
