@@ -283,14 +283,9 @@ fn size(bytes: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::survey::tests::layout;
     use std::sync::Arc;
-    use topology::{Distribution, ShardId, Topology, TopologySpec, parse_nodes};
-
-    fn layout(nodes: &str, distribution: Distribution) -> Arc<Layout> {
-        let nodes = parse_nodes(nodes).expect("valid");
-        let spec = TopologySpec { nodes, distribution, ..TopologySpec::default() };
-        Arc::new(Layout::new(Topology::new(1, &spec).expect("valid")))
-    }
+    use topology::{Distribution, ShardId};
 
     #[test]
     fn numbers_are_written_for_people() {

@@ -150,11 +150,12 @@ impl Survey {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
     use topology::{Distribution, Topology, TopologySpec, parse_nodes};
 
-    fn layout(nodes: &str, distribution: Distribution) -> Arc<Layout> {
+    /// The layout of `nodes`, which are valid.
+    pub(crate) fn layout(nodes: &str, distribution: Distribution) -> Arc<Layout> {
         let nodes = parse_nodes(nodes).expect("valid");
         let spec = TopologySpec { nodes, distribution, ..TopologySpec::default() };
         Arc::new(Layout::new(Topology::new(1, &spec).expect("valid")))
