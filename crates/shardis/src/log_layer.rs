@@ -37,7 +37,7 @@ pub(crate) fn pool_span(name: Option<&str>) -> Span {
 }
 
 /// The pool that `event` is about, if there are pools.
-pub(crate) fn pool_of<S>(event: &Event<'_>, context: &Context<'_, S>) -> Option<String>
+fn pool_of<S>(event: &Event<'_>, context: &Context<'_, S>) -> Option<String>
 where
     S: Subscriber + for<'a> LookupSpan<'a>,
 {
