@@ -295,6 +295,7 @@ impl<F: Features> Engine<F> {
     /// Ends link `ix`, whose connection is gone, and plans the next attempt. Returns the tickets in flight and the
     /// number of bytes that were written. A request that starts behind them was not sent.
     pub fn fail_link(&mut self, ix: LinkIx, reason: String) -> (VecDeque<Ticket<F>>, u64) {
+        self.links.note_end();
         self.links[ix].fail(reason, self.now, &self.limits, &mut self.prng, &mut self.pool)
     }
 

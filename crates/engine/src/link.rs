@@ -543,6 +543,22 @@ impl<F: Features> Link<F> {
         self.in_flight.tickets.iter()
     }
 
+    /// The number of the ticket whose request begins at `start`, counted from the front. `None` if it is answered.
+    pub fn number_at(&self, start: u64) -> Option<usize> {
+        self.in_flight.tickets.binary_search_by_key(&start, |ticket| ticket.start).ok()
+    }
+
+    /// The tickets of requests that begin at `start` or behind it.
+    pub fn tickets_from(&self, start: u64) -> impl Iterator<Item = &Ticket<F>> {
+        let before = self.in_flight.tickets.partition_point(|ticket| ticket.start < start);
+        self.in_flight.tickets.range(before..)
+    }
+
+    /// The ticket `number` places behind the front.
+    pub fn ticket(&self, number: usize) -> Option<&Ticket<F>> {
+        self.in_flight.tickets.get(number)
+    }
+
     /// The same, mutable.
     pub fn tickets_mut(&mut self) -> impl Iterator<Item = &mut Ticket<F>> {
         self.in_flight.tickets.iter_mut()

@@ -5,6 +5,7 @@
 //! | the link failed, is suspect or clogged | no | the link that takes its place | once | only if all requests of the client in flight there are such reads |
 //! | a replica did not answer | no | the primary of its shard | once for each replica | later writes of the client wait for its reads |
 //! | its reply is large | no | a pinned link to the same shard | once | with all requests of the client in flight there |
+//! | its node lacks the script that it names | yes | the shard of its keys, behind the script | once | only if it is the client's last |
 //! | a node declined it, or it was not sent | yes | the node that is named, or the shard's primary | five times | requests for one slot keep their order; else the client waits |
 
 use crate::features::Features;
@@ -44,6 +45,8 @@ pub enum Why {
     ReplicaFailed,
     /// Its reply is large.
     LargeReply,
+    /// Its node lacks the script or the function that it names.
+    ScriptMissing,
     /// A node declined it, or it was not sent.
     NotRun,
 }
@@ -55,6 +58,7 @@ impl Why {
             Why::LinkFailed => kept.may_be_repeated().then(|| kept.repeated()),
             Why::ReplicaFailed => kept.is_kept().then_some(Kept::READ),
             Why::LargeReply => kept.is_read().then_some(Kept::NO),
+            Why::ScriptMissing => (kept.is_kept() && !kept.was_repeated()).then(|| kept.repeated()),
             Why::NotRun => kept.redirected(),
         }
     }
@@ -71,6 +75,16 @@ mod tests {
             assert_eq!(why.next(Kept::UNTIL_RUN), None, "{why:?}");
             assert!(why.next(Kept::READ).is_some(), "{why:?}");
         }
+    }
+
+    #[test]
+    fn a_request_is_sent_again_once_for_its_script() {
+        for kept in [Kept::UNTIL_RUN, Kept::READ] {
+            let again = Why::ScriptMissing.next(kept).expect("it is kept");
+            assert_eq!(Why::ScriptMissing.next(again), None);
+            assert!(Why::NotRun.next(again).is_some(), "its node may still decline it");
+        }
+        assert_eq!(Why::ScriptMissing.next(Kept::NO), None);
     }
 
     #[test]

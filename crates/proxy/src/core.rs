@@ -12,7 +12,6 @@ use crate::pause::Pause;
 use crate::pubsub::Subscriptions;
 use crate::reading::Readers;
 use crate::scan::Scans;
-use crate::scripts::Repeats;
 use crate::session::Reason;
 use crate::tracking::invalidations::Invalidations;
 use crate::transaction::Execs;
@@ -30,7 +29,6 @@ pub(crate) struct Core {
     pub monitor: Monitor,
     pub invalidations: Invalidations,
     /// Requests that may have to be sent once more.
-    pub repeats: Repeats,
     pub scans: Scans,
     pub emulations: Emulations,
     pub fans: Fans,
@@ -56,7 +54,6 @@ impl Core {
             subscriptions: Subscriptions::new(shards, memory.charge(0)),
             monitor: Monitor::default(),
             invalidations: Invalidations::new(shards, memory.charge(0)),
-            repeats: Repeats::new(memory.charge(0)),
             scans: Scans::default(),
             emulations: Emulations::default(),
             fans: Fans::default(),

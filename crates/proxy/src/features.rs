@@ -155,8 +155,6 @@ pub(crate) type Owed = replies::Owed<TaskId>;
 /// The task that makes one reply of the replies of nodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TaskId {
-    /// One node. If it lacks a script, the request is sent once more.
-    Repeat(Id),
     /// The nodes of a SCAN, one after another.
     Scan(Id),
     /// The nodes of a merge.

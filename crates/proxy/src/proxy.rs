@@ -417,7 +417,6 @@ impl Proxy {
                         core.execs.forget_mixture(&mut core.cx, mixture);
                     }
                 }
-                Owed::Task(TaskId::Repeat(repeat)) => core.repeats.forget_repeat(&mut core.cx, repeat),
                 Owed::Task(TaskId::Scan(scan)) => core.scans.forget_scan(&mut core.cx, scan),
                 Owed::Task(TaskId::Emulation(emulation)) => {
                     core.emulations.leave_emulation(&mut core.cx, emulation)
@@ -542,6 +541,8 @@ impl Proxy {
 
     /// Does the work of each second: closes overdue clients, probes silent nodes, and publishes counts.
     fn sweep(&mut self) {
+        let now = self.core.cx.engine.now;
+        self.core.cx.retry_queue.in_flight.forget_before(now - SWEEP_EVERY);
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };
             self.sweep_client(conn);

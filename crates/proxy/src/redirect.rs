@@ -35,6 +35,7 @@
 //! shard elsewhere.
 
 pub(crate) mod declined;
+pub(crate) mod in_flight;
 pub(crate) mod kept;
 pub(crate) mod queue;
 
@@ -51,7 +52,9 @@ use crate::peers::{Peer, Peers};
 use crate::proxy::Proxy;
 use crate::reading::replicas::{is_turned_away, note_sent_elsewhere};
 use crate::redirect::declined::{ASKING, Aim, Behind, Declined};
+use crate::redirect::in_flight::{Found, InFlight};
 use crate::redirect::queue::{PARKED_BYTES_MAX, RETRY_AFTER, Stray, is_ahead};
+use crate::scripts;
 use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason, is_behind};
 use crate::transaction::queued::Held;
@@ -267,7 +270,7 @@ impl Proxy {
     /// a known node, it waits for a newer topology.
     fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
         match id {
-            Some(id) if would_overtake(&self.core.cx, &self.peers, &stray, id) => {
+            Some(id) if would_overtake(&mut self.core.cx, &self.peers, &stray, id) => {
                 self.park(Stray { retry_at: self.core.cx.engine.now + RETRY_AFTER, ..stray });
             }
             Some(id) => self.send_stray(stray, id, asks),
@@ -281,17 +284,12 @@ impl Proxy {
         if core.cx.retry_queue.bytes + stray.retry.request.len() > PARKED_BYTES_MAX {
             return self.give_up(stray);
         }
-        let mut has_parked = false;
         if let Some(Peer::Client(session)) = self.peers.get_mut(stray.retry.ticket.conn)
             && stray.retry.ticket.is_of_client()
         {
-            has_parked = session.hold.has(Reason::Order);
             session.hold.add(Reason::Order);
         }
-        core.cx.retry_queue.bytes += stray.retry.request.len();
-        core.cx.retry_queue.due_at =
-            core.cx.retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
-        core.cx.retry_queue.add(stray, has_parked);
+        core.cx.retry_queue.add(stray);
         core.cx.recount_parked();
     }
 
@@ -300,17 +298,10 @@ impl Proxy {
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.cx.engine.now;
         let is_due = |stray: &Stray| all || stray.retry_at <= now || stray.retry.ticket.deadline <= now;
-        // The fates of requests that are not due are not looked at.
-        let fate = |stray: &Stray| is_due(stray).then(|| self.core.cx.fate_of_later(stray));
-        let fates: Vec<Option<Fate>> = self.core.cx.retry_queue.strays.iter().map(fate).collect();
-        let strays = std::mem::take(&mut self.core.cx.retry_queue.strays);
-        (self.core.cx.retry_queue.bytes, self.core.cx.retry_queue.due_at) = (0, Instant::NEVER);
-        for (stray, fate) in strays.into_iter().zip(fates) {
+        let fates = self.core.cx.fates(is_due);
+        for (stray, fate) in self.core.cx.retry_queue.take_all().zip(fates) {
             let Some(fate) = fate else {
-                let retry_queue = &mut self.core.cx.retry_queue;
-                retry_queue.bytes += stray.retry.request.len();
-                retry_queue.due_at = retry_queue.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
-                retry_queue.strays.push_back(stray);
+                self.core.cx.retry_queue.add(stray);
                 continue;
             };
             if stray.retry.ticket.is_of_client() {
@@ -405,13 +396,13 @@ impl Proxy {
                 core.execs.send_replay(&mut core.cx, node, replay, asks, ticket);
                 return Ok(());
             }
-            Some(Owed::Task(TaskId::Repeat(repeat))) => {
-                core.repeats.bring_along_again(&mut core.cx, node, repeat)
-            }
             Some(Owed::Task(TaskId::Merge(merge))) if stray.used_by == Use::Pinned => {
                 core.cx.take_whole(ticket.conn, merge)
             }
             _ => {}
+        }
+        if let Some(named) = core.cx.named_in(&stray.retry.request) {
+            scripts::bring_along(&mut core.cx, node, &named);
         }
         core.cx.enqueue_again(node, asks, &stray.retry.request, ticket);
         Ok(())
@@ -429,7 +420,7 @@ fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
 /// Whether `stray`, sent to the node `id`, could arrive before earlier requests of its client for the same keys. It waits
 /// for every one of them that is in the retry queue or on another connection. A slot that moves twice is at three nodes,
 /// and each names another.
-fn would_overtake(cx: &Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
+fn would_overtake(cx: &mut Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
     let ticket = &stray.retry.ticket;
     match peers.get(ticket.conn) {
         Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
@@ -496,7 +487,7 @@ impl Context {
     /// The number of later requests of the client, for the same keys, that must be declined too before `ticket` is sent
     /// again. `None` if one of them may run before. `behind` says which ones the node may run. All links count, since a
     /// slot that is being moved is at two nodes.
-    fn later_to_decline(&self, ticket: &Ticket, aim: Aim, behind: Behind) -> Option<usize> {
+    fn later_to_decline(&mut self, ticket: &Ticket, aim: Aim, behind: Behind) -> Option<usize> {
         if behind == Behind::Nothing {
             return Some(0);
         }
@@ -504,44 +495,44 @@ impl Context {
             return None;
         }
         let mut count = 0;
-        for (link, number) in self.in_flight_behind(ticket) {
-            let request = link.kept_request(number)?;
-            if !self.overlap(self.aim_of(&request, link.shard), aim) {
-                continue;
-            }
-            if behind == Behind::Anything || self.may_run_on_replica(&request) {
-                return None;
+        let may_run_before = |other: &Found<'_>| {
+            if !is_ahead(ticket, other.ticket) {
+                return false;
             }
             count += 1;
-        }
-        Some(count)
-    }
-
-    /// Later requests of the client of `ticket` that are in flight: the link of each, and its number there.
-    fn in_flight_behind(&self, ticket: &Ticket) -> impl Iterator<Item = (&Link, usize)> {
-        self.engine.links.iter().flat_map(move |link| {
-            let later = link.tickets().enumerate().filter(|(_, other)| is_ahead(ticket, other));
-            later.map(move |(number, _)| (link, number))
-        })
+            other.aim.is_none() || behind == Behind::Anything || other.is_read
+        };
+        let may_run_before =
+            in_flight::with(self, |cx, in_flight| in_flight.any(cx, ticket.conn, aim, may_run_before));
+        (!may_run_before).then_some(count)
     }
 
     /// Later requests of the client of `ticket`, for the same keys, that wait in the retry queue.
     fn parked_behind(&self, ticket: &Ticket, aim: Aim) -> impl Iterator<Item = &Stray> {
         let is_later =
             move |other: &&Stray| is_ahead(ticket, &other.retry.ticket) && self.overlap(other.aim, aim);
-        self.retry_queue.strays.iter().filter(is_later)
+        self.retry_queue.of_client(ticket).filter(is_later)
+    }
+
+    /// The fates of the later requests of those that wait, in the order of [`RetryQueue::take_all`]. Those that are not
+    /// due are not looked at.
+    ///
+    /// [`RetryQueue::take_all`]: queue::RetryQueue::take_all
+    fn fates(&mut self, is_due: impl Fn(&Stray) -> bool) -> Vec<Option<Fate>> {
+        in_flight::with(self, |cx, in_flight| {
+            let fate = |stray: &Stray| is_due(stray).then(|| cx.fate_of_later(in_flight, stray));
+            cx.retry_queue.strays().map(fate).collect()
+        })
     }
 
     /// The fate of the later requests of `stray`. A node can become a primary again before it has read them. Then it runs
     /// them, and `stray` would run behind them.
-    fn fate_of_later(&self, stray: &Stray) -> Fate {
+    fn fate_of_later(&self, in_flight: &mut InFlight, stray: &Stray) -> Fate {
         if stray.later == 0 {
             return Fate::Declined;
         }
         let ticket = &stray.retry.ticket;
-        let is_same =
-            |(link, number)| self.aim_of_kept(link, number).is_none_or(|aim| self.overlap(aim, stray.aim));
-        if self.in_flight_behind(ticket).any(is_same) {
+        if in_flight.any(self, ticket.conn, stray.aim, |other| is_ahead(ticket, other.ticket)) {
             return Fate::Open;
         }
         let declined = self.parked_behind(ticket, stray.aim).count();
@@ -553,24 +544,23 @@ impl Context {
         let is_it = |other: &Stray| {
             is_ahead(&other.retry.ticket, &stray.retry.ticket) && self.overlap(other.aim, stray.aim)
         };
-        self.retry_queue.strays.iter().any(is_it)
+        self.retry_queue.of_client(&stray.retry.ticket).any(is_it)
     }
 
     /// Whether an earlier request of the client of `stray`, for the same keys, is in flight on another connection.
     /// `stray` would be sent over the one to the node `id`.
-    fn is_behind_in_flight(&self, stray: &Stray, id: NodeId) -> bool {
+    fn is_behind_in_flight(&mut self, stray: &Stray, id: NodeId) -> bool {
         let used_by = match stray.used_by {
             Use::Pinned | Use::Held => stray.used_by,
             _ => Use::Shared,
         };
-        let is_another =
-            |link: &&Link| (link.node, link.used_by, link.profile) != (id, used_by, stray.retry.profile);
-        self.engine.links.iter().filter(is_another).any(|link| {
-            let is_same = |aim| self.overlap(aim, stray.aim);
-            let mut earlier =
-                link.tickets().enumerate().filter(|(_, other)| is_ahead(other, &stray.retry.ticket));
-            earlier.any(|(number, _)| self.aim_of_kept(link, number).is_none_or(is_same))
-        })
+        let ticket = &stray.retry.ticket;
+        let is_earlier_elsewhere = |other: &Found<'_>| {
+            let Found { link, .. } = other;
+            (link.node, link.used_by, link.profile) != (id, used_by, stray.retry.profile)
+                && is_ahead(other.ticket, ticket)
+        };
+        in_flight::with(self, |cx, in_flight| in_flight.any(cx, ticket.conn, stray.aim, is_earlier_elsewhere))
     }
 
     /// The slot or shard of the request that is `number` behind the front of `link`. `None` if its bytes are not
@@ -580,7 +570,7 @@ impl Context {
     }
 
     /// Whether two requests may have common keys. A request for a shard may use each of its slots.
-    fn overlap(&self, one: Aim, other: Aim) -> bool {
+    pub(crate) fn overlap(&self, one: Aim, other: Aim) -> bool {
         match (one, other) {
             (Aim::Shard(_), Aim::Slot(_)) | (Aim::Slot(_), Aim::Shard(_)) => {
                 self.shard_of(one) == self.shard_of(other)

@@ -25,6 +25,7 @@ use crate::proxy::Proxy;
 use crate::reading::replicas;
 use crate::replies::relay::Garbled;
 use crate::replies::tasks::Made;
+use crate::scripts;
 use crate::session::Reason;
 use crate::session::pinning::Pinning;
 use crate::slow;
@@ -324,7 +325,10 @@ impl Proxy {
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
         }
-        if resp::reply::is_error(reply) && self.core.cx.engine.keeps.is_kept() && self.redirect(ix, reply) {
+        if resp::reply::is_error(reply)
+            && (scripts::send_again(&mut self.core.cx, &mut self.peers, ix, reply)
+                || self.core.cx.engine.keeps.is_kept() && self.redirect(ix, reply))
+        {
             return Ok(0);
         }
         self.hand_out(ix, reply, rest)

@@ -26,6 +26,7 @@ use crate::pubsub;
 use crate::requests::learn::Lookup;
 use crate::requests::objection::Objection;
 use crate::requests::route::{Keys, Route, Scratch};
+use crate::scripts;
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase, Reason};
 use crate::tracking::Tracking;
@@ -536,7 +537,7 @@ impl Core {
             }
             Carry::ShardIf(_) => return self.forward(session, command, request, keys),
             Carry::Script(script) => {
-                self.repeats.forward_script(&mut self.cx, session, command, script, request, keys)
+                scripts::forward_script(&mut self.cx, session, command, script, request, keys)
             }
             Carry::Split(merge) => self.cx.split(session, command, merge, request, keys),
             Carry::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),

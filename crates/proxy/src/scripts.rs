@@ -20,169 +20,82 @@ pub(crate) mod known;
 use crate::context::Context;
 use crate::cross_slot;
 use crate::cross_slot::remedy::Remedy;
-use crate::features::{Asked, Owed, Session, TaskId};
-use crate::link::{LinkIx, ProfileId};
+use crate::features::{Asked, Owed, Owner, Retry, Session};
+use crate::link::kept::Kept;
+use crate::link::{LinkIx, retire};
+use crate::peers::{Peer, Peers};
 use crate::requests::route::{self, Keys, Part, Route};
 use crate::scripts::known::{Library, Named, Sha, library_name};
 use command::{Command, Script};
-use engine::memory::Charge;
+use engine::retry::Why;
 use resp::{Request, encode};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use stdx::{BufferPool, Id, Slab};
-use topology::ShardId;
 
-/// A request that is sent once more if its node lacks the script or the function.
-#[derive(Debug)]
-pub(crate) struct Repeat {
-    profile: ProfileId,
-    shard: ShardId,
-    named: Named,
-    request: Vec<u8>,
-    /// Whether the request was repeated already. It is not repeated again.
-    is_second: bool,
+/// Sends a request that runs a script to the shard of its keys. If the node may lack the script, shardis loads it
+/// there first.
+pub(crate) fn forward_script(
+    cx: &mut Context,
+    session: &mut Session,
+    command: &Command,
+    script: Script,
+    request: &Request<'_>,
+    keys: &mut Keys,
+) {
+    let Route::One(shard) = route::route(command, request, &cx.engine.topology, keys) else {
+        return cross_slot::refuse_cross_slot(cx, session, Remedy::HashTag);
+    };
+    let node = match cx.shared_link(session.profile, shard) {
+        Ok(node) => node,
+        Err(lost) => return cx.refuse(session, &lost.text()),
+    };
+    forward_script_to(cx, session, node, script, request);
 }
 
-/// Requests that may have to be repeated.
-#[derive(Debug)]
-pub(crate) struct Repeats {
-    requests: Slab<Repeat>,
-    /// The charge for all copies.
-    charge: Charge,
+/// Sends a script's request over the link `ix`, which goes to a node of `shard`.
+pub(crate) fn forward_script_to(
+    cx: &mut Context,
+    session: &mut Session,
+    ix: LinkIx,
+    script: Script,
+    request: &Request<'_>,
+) {
+    let is_known = named(cx, ix, script, request).is_some_and(|named| bring_along(cx, ix, &named));
+    let kept = if is_known { Kept::UNTIL_RUN } else { Kept::NO };
+    let place = session.replies.reserve(Owed::Node);
+    cx.engine.enqueue_on(ix, request.bytes, Asked { kept, ..Asked::by_client(session.conn, place) });
 }
 
-/// The longest request that is copied for a repetition.
-const REPEAT_BYTES_MAX: usize = 16 * 1024;
-/// Bytes of all copies of a worker. Beyond this limit a request is not copied. If its script is missing, its client
-/// gets NOSCRIPT.
-const REPEATS_BYTES_MAX: usize = 4 << 20;
-
-impl Repeats {
-    /// No requests yet. Copies are charged to `charge`.
-    pub(crate) fn new(charge: Charge) -> Repeats {
-        Repeats { requests: Slab::default(), charge }
-    }
-
-    /// Keeps a copy of `request`, unless the request is too long or the copies are too many.
-    fn keep(
-        &mut self,
-        (profile, shard): (ProfileId, ShardId),
-        named: Named,
-        request: &[u8],
-        pool: &mut BufferPool,
-    ) -> Option<Id> {
-        if request.len() > REPEAT_BYTES_MAX || self.charge.bytes() + request.len() > REPEATS_BYTES_MAX {
-            return None;
+/// Sends the first request on the link `ix` again, behind the script or function that its node lacks. Returns false if
+/// `reply`, an error, is about something else, or if the client gets it.
+#[cold]
+pub(crate) fn send_again(cx: &mut Context, peers: &mut Peers, ix: LinkIx, reply: &[u8]) -> bool {
+    let is_about_script = reply.starts_with(NO_SCRIPT) || reply == FUNCTION_NOT_FOUND;
+    let link = &cx.engine.links[ix];
+    let Some(&ticket) = link.front().filter(|ticket| is_about_script && ticket.owner == Owner::Client) else {
+        return false;
+    };
+    let (used_by, shard) = (link.used_by, link.shard);
+    let is_last = match peers.get(ticket.conn) {
+        Some(Peer::Client(session)) => {
+            session.replies.owed(ticket.place) == Some(Owed::Node) && session.replies.is_last(ticket.place)
         }
-        let mut copy = pool.take();
-        copy.extend_from_slice(request);
-        self.charge.add(copy.len());
-        Some(self.requests.insert(Repeat { profile, shard, named, request: copy, is_second: false }))
+        _ => false,
+    };
+    let again = |request| Retry::new(Why::ScriptMissing, link, ticket, request);
+    let Some(retry) = link.kept_request(0).filter(|_| is_last).and_then(again) else { return false };
+    let Some(named) = cx.named_in(&retry.request) else { return false };
+    let shard = cx.shard_of(cx.aim_of(&retry.request, shard));
+    let Ok(target) = cx.shared_link(retry.profile, shard) else { return false };
+    if !bring_again(cx, target, &named) {
+        return false;
     }
-
-    /// Keeps `repeat`, which is sent a second time, until it is answered: the second node may redirect it.
-    fn keep_second(&mut self, repeat: Repeat) -> Id {
-        self.charge.add(repeat.request.len());
-        self.requests.insert(Repeat { is_second: true, ..repeat })
+    cx.engine.links[ix].pop();
+    if used_by.has_barriers() {
+        retire::lift_barrier(cx, peers, ticket);
     }
-
-    fn remove(&mut self, id: Id) -> Option<Repeat> {
-        let repeat = self.requests.remove(id)?;
-        self.charge.take(repeat.request.len());
-        Some(repeat)
-    }
-
-    /// The bytes that are charged, and the bytes in use.
-    pub(crate) fn account(&self) -> (usize, usize) {
-        (self.charge.bytes(), self.requests.iter().map(|(_, repeat)| repeat.request.len()).sum())
-    }
-
-    #[cfg(test)]
-    pub(crate) fn len(&self) -> usize {
-        self.requests.len()
-    }
-
-    /// Sends a request that runs a script to the shard of its keys. If the node may lack the script, shardis loads it
-    /// there first.
-    pub(crate) fn forward_script(
-        &mut self,
-        cx: &mut Context,
-        session: &mut Session,
-        command: &Command,
-        script: Script,
-        request: &Request<'_>,
-        keys: &mut Keys,
-    ) {
-        let Route::One(shard) = route::route(command, request, &cx.engine.topology, keys) else {
-            return cross_slot::refuse_cross_slot(cx, session, Remedy::HashTag);
-        };
-        let node = match cx.shared_link(session.profile, shard) {
-            Ok(node) => node,
-            Err(lost) => return cx.refuse(session, &lost.text()),
-        };
-        self.forward_script_to(cx, session, (shard, node), script, request);
-    }
-
-    /// Sends a script's request over the link `ix`, which goes to a node of `shard`.
-    pub(crate) fn forward_script_to(
-        &mut self,
-        cx: &mut Context,
-        session: &mut Session,
-        (shard, ix): (ShardId, LinkIx),
-        script: Script,
-        request: &Request<'_>,
-    ) {
-        let copy = match named(cx, ix, script, request) {
-            Some(named) if bring_along(cx, ix, &named) => {
-                self.keep((session.profile, shard), named, request.bytes, &mut cx.engine.pool)
-            }
-            _ => None,
-        };
-        let place = session.replies.reserve(copy.map_or(Owed::Node, |copy| Owed::Task(TaskId::Repeat(copy))));
-        cx.engine.enqueue_on(ix, request.bytes, Asked::by_client(session.conn, place));
-    }
-
-    /// Repeats the request of `reply` if its node lacks a script that shardis has. Returns whether it did.
-    pub(crate) fn repeat(
-        &mut self,
-        cx: &mut Context,
-        session: &mut Session,
-        place: u32,
-        id: Id,
-        reply: &[u8],
-    ) -> bool {
-        let Some(repeat) = self.remove(id) else { return false };
-        let missing = match repeat.named {
-            Named::Script(_) => reply.starts_with(NO_SCRIPT),
-            Named::Functions => reply == FUNCTION_NOT_FOUND,
-        };
-        let ix = (missing && !repeat.is_second && session.replies.is_last(place))
-            .then(|| cx.shared_link(repeat.profile, repeat.shard).ok())
-            .flatten()
-            .filter(|&ix| bring_again(cx, ix, &repeat.named));
-        let Some(ix) = ix else {
-            cx.engine.pool.give(repeat.request);
-            return false;
-        };
-        cx.engine.enqueue_on(ix, &repeat.request, Asked::by_client(session.conn, place));
-        session.replies.expect(place, Owed::Task(TaskId::Repeat(self.keep_second(repeat))));
-        true
-    }
-
-    /// Loads the script of the request `id` over the link `ix`, if it may be missing there: the request goes to
-    /// another node.
-    pub(crate) fn bring_along_again(&mut self, cx: &mut Context, ix: LinkIx, id: Id) {
-        if let Some(named) = self.requests.get(id).map(|repeat| repeat.named) {
-            bring_along(cx, ix, &named);
-        }
-    }
-
-    /// Forgets the request `id`, which is not needed any more.
-    pub(crate) fn forget_repeat(&mut self, cx: &mut Context, id: Id) {
-        if let Some(repeat) = self.remove(id) {
-            cx.engine.pool.give(repeat.request);
-        }
-    }
+    cx.enqueue_again(target, false, &retry.request, retry.ticket);
+    true
 }
 
 /// The script or function that `request` names. A script that the request brings along is kept.
@@ -279,21 +192,3 @@ pub(crate) fn note_scripts(
 const NO_SCRIPT: &[u8] = b"-NOSCRIPT No matching script.";
 /// A node's error for a missing function.
 const FUNCTION_NOT_FOUND: &[u8] = b"-ERR Function not found\r\n";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::memory::Charge;
-
-    #[test]
-    fn copies_of_requests_are_bounded() {
-        let (mut repeats, mut pool) = (Repeats::new(Charge::default()), BufferPool::new(16, 1 << 20));
-        let mut keep =
-            |len| repeats.keep((ProfileId::FIRST, ShardId(0)), Named::Functions, &vec![b'x'; len], &mut pool);
-        assert!(keep(REPEAT_BYTES_MAX + 1).is_none());
-        let kept = std::iter::from_fn(|| keep(REPEAT_BYTES_MAX)).collect::<Vec<_>>();
-        assert_eq!(kept.len(), REPEATS_BYTES_MAX / REPEAT_BYTES_MAX);
-        assert!(repeats.remove(kept[0]).is_some() && repeats.remove(kept[0]).is_none());
-        assert_eq!(repeats.charge.bytes(), REPEATS_BYTES_MAX - REPEAT_BYTES_MAX);
-    }
-}

@@ -36,7 +36,14 @@ impl Kept {
         self.0 & (IS_READ | IS_REPEATED) == IS_READ
     }
 
-    /// The next value for a read that is sent again because its link failed or was clogged. This happens once.
+    /// Whether the request was sent again for a reason that counts once.
+    #[inline]
+    pub(crate) fn was_repeated(self) -> bool {
+        self.0 & IS_REPEATED != 0
+    }
+
+    /// The next value for a request that is sent again because its link failed or was clogged, or since a script was
+    /// missing. This happens once.
     #[inline]
     pub(crate) fn repeated(self) -> Kept {
         Kept(self.0 | IS_REPEATED)
@@ -69,7 +76,7 @@ impl Kept {
 
 /// Flag beside the number: the request changes nothing.
 const IS_READ: u8 = 0x80;
-/// Flag beside the number: the request was repeated on another link.
+/// Flag beside the number: the request was sent again, see [`Kept::repeated`].
 const IS_REPEATED: u8 = 0x40;
 /// Redirects of one request, as in most clients of Redis Cluster. If each node that was asked names another, so will
 /// the next one.

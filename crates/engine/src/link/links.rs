@@ -36,17 +36,20 @@ pub struct Links<F: Features> {
     links: Vec<Link<F>>,
     /// Indexes of links that are gone.
     vacant: Vec<LinkIx>,
+    /// See [`Links::version`].
+    version: u64,
 }
 
 impl<F: Features> Default for Links<F> {
     fn default() -> Links<F> {
-        Links { links: Vec::new(), vacant: Vec::new() }
+        Links { links: Vec::new(), vacant: Vec::new(), version: 0 }
     }
 }
 
 impl<F: Features> Links<F> {
     /// Adds `link` at a free index.
     pub fn add(&mut self, link: Link<F>) -> LinkIx {
+        self.version += 1;
         match self.vacant.pop() {
             Some(ix) => {
                 self[ix] = link;
@@ -62,12 +65,25 @@ impl<F: Features> Links<F> {
     /// Frees the index of a link that is gone.
     pub fn vacate(&mut self, ix: LinkIx) {
         debug_assert!(!self.is_vacant(ix), "an index is given up once");
+        self.version += 1;
         self.vacant.push(ix);
     }
 
     /// Swaps the links `one` and `other`.
     pub fn swap(&mut self, one: LinkIx, other: LinkIx) {
+        self.version += 1;
         self.links.swap(one.to_u32() as usize, other.to_u32() as usize);
+    }
+
+    /// Notes that the connection of a link has ended: offsets begin anew.
+    pub(crate) fn note_end(&mut self) {
+        self.version += 1;
+    }
+
+    /// A number that changes when an index gets another link, or a link another connection. While it is the same, an
+    /// index and an offset stand for one ticket.
+    pub fn version(&self) -> u64 {
+        self.version
     }
 
     /// Whether no link has the index.

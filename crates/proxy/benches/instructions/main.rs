@@ -61,6 +61,8 @@ const PARTS: &[(&str, fn())] = &[
     ("whole.set_16", || assert_answered(counted(whole, Round::set(16, 3)))),
     ("whole.set_16_by_slots", || assert_answered(counted(whole, Round::set_in(by_slots(), 16, 3)))),
     ("whole.set_16_in_cluster", || assert_answered(counted(whole, Round::set_in(cluster(), 16, 3)))),
+    ("redirect.moved_100", || assert_answered(counted(redirect, Round::moved(100)))),
+    ("redirect.moved_1000", || assert_answered(counted(redirect, Round::moved(1000)))),
     ("whole.mget_of_10", || assert_answered(counted(whole, Round::mget(10)))),
 ];
 
@@ -190,6 +192,12 @@ fn settle(mut round: Round) -> Round {
 /// Like `settle`, but the first reply comes last, and all others wait for it.
 fn settle_out_of_order(mut round: Round) -> Round {
     round.answer_backwards();
+    round
+}
+
+/// The way of requests that their nodes decline, from the errors on.
+fn redirect(mut round: Round) -> Round {
+    round.follow();
     round
 }
 

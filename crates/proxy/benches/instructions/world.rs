@@ -152,6 +152,8 @@ pub(crate) struct Round {
     answers: [Vec<u8>; SHARDS],
     /// The length of all replies to the client.
     answer_bytes: usize,
+    /// The replies of the nodes that the slots have moved to.
+    moved: Option<[Vec<u8>; SHARDS]>,
 }
 
 impl Round {
@@ -189,6 +191,36 @@ impl Round {
         Round::of_single_keys(topology, request, count, b"+OK\r\n")
     }
 
+    /// `count` GETs whose slots have all moved, each to the node after that which the topology names.
+    pub(crate) fn moved(count: usize) -> Round {
+        let mut round = Round::get_in(cluster(), count).asked();
+        let topology = cluster();
+        let mut errors: [Vec<u8>; SHARDS] = std::array::from_fn(|_| Vec::new());
+        let mut replies: [Vec<u8>; SHARDS] = std::array::from_fn(|_| Vec::new());
+        for key in keys(&topology, count) {
+            let (slot, shard) = topology.division_of(key.as_bytes());
+            let next = (shard.0 as usize + 1) % SHARDS;
+            let error = format!("-MOVED {slot} 127.0.0.1:{}\r\n", 7000 + next);
+            errors[shard.0 as usize].extend_from_slice(error.as_bytes());
+            replies[next].extend_from_slice(b"$3\r\nxxx\r\n");
+        }
+        round.moved = Some(replies);
+        round.answers = errors;
+        round
+    }
+
+    /// Sends the errors of nodes that have not the slots, and then the replies of those that have them.
+    pub(crate) fn follow(&mut self) {
+        let nodes = self.world.nodes.clone();
+        for (conn, shard) in &nodes {
+            self.world.event(Event::Received { conn: *conn, bytes: &self.answers[shard.0 as usize] });
+        }
+        let replies = self.moved.take().expect("the slots have moved");
+        for (conn, shard) in &nodes {
+            self.world.event(Event::Received { conn: *conn, bytes: &replies[shard.0 as usize] });
+        }
+    }
+
     /// An MGET of `count` keys, two or more on each shard.
     pub(crate) fn mget(count: usize) -> Round {
         let topology = topology();
@@ -211,7 +243,8 @@ impl Round {
     }
 
     fn new(topology: Topology, request: Vec<u8>, answers: [Vec<u8>; SHARDS], answer_bytes: usize) -> Round {
-        let mut round = Round { world: Box::new(World::new(topology)), request, answers, answer_bytes };
+        let mut round =
+            Round { world: Box::new(World::new(topology)), request, answers, answer_bytes, moved: None };
         for _ in 0..ROUNDS_BEFORE {
             round = round.asked();
             round.answer();

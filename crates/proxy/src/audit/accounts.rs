@@ -109,7 +109,6 @@ impl Core {
         let tables = [
             self.subscriptions.topics.account(),
             self.invalidations.readers.account(),
-            self.repeats.account(),
             self.cx.pins.account(),
         ];
         let begun = self.invalidations.accounts_of_waiting().chain(self.cx.inquiries.accounts_of_redirects());
@@ -159,7 +158,6 @@ impl Core {
         accounts.push(named("reads that are asked again", self.cx.pins.account()));
         accounts.push(named("scripts", self.cx.board.scripts.account()));
         accounts.push(named("requests that were declined", self.cx.retry_queue.account()));
-        accounts.push(named("copies of requests with scripts", self.repeats.account()));
         accounts.push(named("spare values", self.cx.spare_values.account()));
         accounts.push(named("subscriptions", self.subscriptions.topics.account()));
         accounts.push(named("keys that were read", self.invalidations.readers.account()));

@@ -88,7 +88,7 @@ pub(crate) fn address_of(text: &str, from: &Address) -> Option<Address> {
 }
 
 /// The keys of a request, in a form that every topology can locate.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Aim {
     Slot(u16),
     Shard(ShardId),

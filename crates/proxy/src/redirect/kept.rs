@@ -4,6 +4,7 @@
 use crate::context::Context;
 use crate::redirect::declined::Aim;
 use crate::requests::learn::Lookup;
+use crate::scripts::known::Named;
 use command::{Carry, Command, Resolved};
 use resp::Request;
 use resp::request::{Scanned, Scanner};
@@ -48,6 +49,15 @@ impl Context {
             _ => None,
         });
         shorter.flatten().map_or(request.into(), Cow::Owned)
+    }
+
+    /// The script or function that `request` runs without bringing its text.
+    pub(crate) fn named_in(&self, request: &[u8]) -> Option<Named> {
+        let named = self.look_into(request, |request, command| match command.carry {
+            Carry::Script(script) => Named::in_request(script, request),
+            _ => None,
+        });
+        named.flatten()
     }
 
     /// Applies `look` to the request and its command. `None` if the command is unknown.

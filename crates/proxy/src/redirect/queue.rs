@@ -1,10 +1,12 @@
 //! Declined requests that wait, and the wish for a newer topology.
 
+use crate::ConnId;
 use crate::features::{Owner, Retry, Ticket};
 use crate::link::Use;
 use crate::redirect::declined::Aim;
+use crate::redirect::in_flight::InFlight;
 use crate::session::is_behind;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use stdx::Instant;
 use topology::discovery::Wish;
@@ -39,7 +41,11 @@ pub(crate) struct Stray {
 /// Requests that wait for a newer topology, or for a while.
 #[derive(Debug)]
 pub(crate) struct RetryQueue {
-    pub strays: VecDeque<Stray>,
+    /// The requests of each client, in its order. Those of tasks are under `None`.
+    strays: BTreeMap<Option<ConnId>, VecDeque<Stray>>,
+    len: usize,
+    /// What else is in flight, for the order of a client's requests.
+    pub in_flight: InFlight,
     pub bytes: usize,
     pub counted_bytes: usize,
     /// The instant at which the first request, or the first topic that has failed, is due for a retry or times out.
@@ -49,25 +55,50 @@ pub(crate) struct RetryQueue {
 impl RetryQueue {
     /// The number of requests that wait.
     pub(crate) fn len(&self) -> usize {
-        self.strays.len()
+        self.len
     }
 
     /// The tickets of the requests that wait.
     pub(crate) fn tickets(&self) -> impl Iterator<Item = &Ticket> {
-        self.strays.iter().map(|stray| &stray.retry.ticket)
+        self.strays.values().flatten().map(|stray| &stray.retry.ticket)
     }
 
     /// The bytes that are charged, and the bytes in use.
     pub(crate) fn account(&self) -> (usize, usize) {
-        (self.counted_bytes, self.strays.iter().map(|stray| stray.retry.request.len()).sum())
+        (self.counted_bytes, self.strays.values().flatten().map(|stray| stray.retry.request.len()).sum())
     }
 
-    /// Adds `stray` in the order of its client. With `has_more`, other requests of that client may be here.
-    pub(crate) fn add(&mut self, stray: Stray, has_more: bool) {
-        let is_later = |other: &Stray| is_ahead(&stray.retry.ticket, &other.retry.ticket);
-        let later = if has_more { self.strays.iter().position(is_later) } else { None };
-        self.strays.insert(later.unwrap_or(self.strays.len()), stray);
+    /// The requests that wait of the client of `ticket`.
+    pub(crate) fn of_client(&self, ticket: &Ticket) -> impl Iterator<Item = &Stray> {
+        self.strays.get(&group(ticket)).into_iter().flatten()
     }
+
+    /// Adds `stray` in the order of its client.
+    pub(crate) fn add(&mut self, stray: Stray) {
+        self.bytes += stray.retry.request.len();
+        self.due_at = self.due_at.min(stray.retry_at).min(stray.retry.ticket.deadline);
+        self.len += 1;
+        let strays = self.strays.entry(group(&stray.retry.ticket)).or_default();
+        // Nearly always, the last one is ahead.
+        let ahead = strays.iter().rposition(|other| !is_ahead(&stray.retry.ticket, &other.retry.ticket));
+        strays.insert(ahead.map_or(0, |ahead| ahead + 1), stray);
+    }
+
+    /// Takes all requests out.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Stray> + use<> {
+        (self.bytes, self.len, self.due_at) = (0, 0, Instant::NEVER);
+        std::mem::take(&mut self.strays).into_values().flatten()
+    }
+
+    /// All requests that wait.
+    pub(crate) fn strays(&self) -> impl Iterator<Item = &Stray> {
+        self.strays.values().flatten()
+    }
+}
+
+/// The key of the requests that must keep their order with that of `ticket`.
+fn group(ticket: &Ticket) -> Option<ConnId> {
+    (ticket.owner == Owner::Client).then_some(ticket.conn)
 }
 
 /// Whether `one` is a request of the client of `other`, and was sent ahead of it.
@@ -78,7 +109,14 @@ pub(crate) fn is_ahead(one: &Ticket, other: &Ticket) -> bool {
 
 impl Default for RetryQueue {
     fn default() -> RetryQueue {
-        RetryQueue { strays: VecDeque::new(), bytes: 0, counted_bytes: 0, due_at: Instant::NEVER }
+        RetryQueue {
+            strays: BTreeMap::new(),
+            len: 0,
+            in_flight: InFlight::default(),
+            bytes: 0,
+            counted_bytes: 0,
+            due_at: Instant::NEVER,
+        }
     }
 }
 

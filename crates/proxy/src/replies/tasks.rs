@@ -47,12 +47,6 @@ impl Core {
     ) -> Made<'a> {
         match task {
             TaskId::Exec => return Made::AsItIs(reply),
-            TaskId::Repeat(repeat)
-                if self.repeats.repeat(&mut self.cx, session, recipient.place, repeat, reply) =>
-            {
-                return Made::Nothing;
-            }
-            TaskId::Repeat(_) => return Made::AsItIs(reply),
             TaskId::Mixture(mixture) => {
                 let is_answered = self.execs.answer_mixture(&mut self.cx, session, mixture, reply, out);
                 if !is_answered {
@@ -97,7 +91,6 @@ impl Core {
             TaskId::Mixture(mixture) => self.execs.lose_mixture(&mut self.cx, session, mixture),
             TaskId::Login(attempt) => drop(passing::lose_attempt(&mut self.cx, session, attempt)),
             TaskId::Judged(judged) => drop(passing::forget_judgement(&mut self.cx, judged)),
-            TaskId::Repeat(repeat) => self.repeats.forget_repeat(&mut self.cx, repeat),
             TaskId::Scan(scan) => {
                 let error = errors::reply(&text);
                 self.cx.stats.counters.errors +=

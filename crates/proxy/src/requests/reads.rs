@@ -9,6 +9,7 @@ use crate::reading::replicas::{
 };
 use crate::reading::{Choice, may_read_replica};
 use crate::requests::route::{self, Keys, Route};
+use crate::scripts;
 use command::{Carry, Command};
 use resp::Request;
 
@@ -63,7 +64,7 @@ impl Core {
                 note_replica_read(session, shard);
                 match carry {
                     Carry::Script(script) => {
-                        self.repeats.forward_script_to(&mut self.cx, session, (shard, ix), script, request)
+                        scripts::forward_script_to(&mut self.cx, session, ix, script, request)
                     }
                     _ => {
                         let place = session.replies.reserve(Owed::Node);

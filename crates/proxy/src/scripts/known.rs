@@ -79,14 +79,10 @@ impl Scripts {
     /// The script or function that `request` names without bringing its text. A script that the request brings along
     /// is kept.
     pub(crate) fn named(&self, script: Script, request: &Request<'_>, bytes_max: usize) -> Option<Named> {
-        match script {
-            Script::Body => {
-                self.keep(request.arg(1), bytes_max);
-                None
-            }
-            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
-            Script::Function => Some(Named::Functions),
+        if script == Script::Body {
+            self.keep(request.arg(1), bytes_max);
         }
+        Named::in_request(script, request)
     }
 
     /// For each script of SCRIPT EXISTS: whether shardis would load it on a shard that lacks it.
@@ -212,6 +208,17 @@ pub(crate) enum Named {
     Script(Sha),
     /// A function. Its library is unknown, so all libraries are loaded.
     Functions,
+}
+
+impl Named {
+    /// The script or function that `request` names without bringing its text.
+    pub(crate) fn in_request(script: Script, request: &Request<'_>) -> Option<Named> {
+        match script {
+            Script::Body => None,
+            Script::Sha => Some(Named::Script(request.arg(1).to_ascii_lowercase().try_into().ok()?)),
+            Script::Function => Some(Named::Functions),
+        }
+    }
 }
 
 #[cfg(test)]
