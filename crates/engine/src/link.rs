@@ -255,18 +255,28 @@ pub struct Attempts {
 pub struct Incoming {
     bytes: Vec<u8>,
     scanner: reply::Scanner,
-    /// Elements still to come of an array that is passed on without its header. Pinned links only.
-    pub elements: Option<usize>,
+    /// The fate of the unfinished reply.
+    pub unfinished: Unfinished,
     /// Bytes that were skipped recently.
     pub passed_over_bytes: usize,
-    /// Whether the rest of the reply at the front is skipped as it comes.
-    pub passes_over: bool,
-    /// Whether the unfinished reply is large and held until it is complete.
-    pub holds_reply: bool,
     /// Whether reading has stopped because the input cannot be passed on now. Pinned links only.
     pub paused: bool,
     /// Whether the input read so far is not enough to continue. Pinned links only.
     pub starved: bool,
+}
+
+/// The fate of an unfinished reply.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Unfinished {
+    /// A small one waits for its rest.
+    #[default]
+    Waits,
+    /// A large one waits for its rest nevertheless.
+    Held,
+    /// The reader skips it as it comes.
+    Skipped,
+    /// An array is passed on without its header. The number is that of the elements to come. Pinned links only.
+    Elements(usize),
 }
 
 /// Output to a node.
@@ -673,7 +683,8 @@ impl<F: Features> Link<F> {
 
     /// Puts the header of an array back, so that the array is read anew as a whole. No element was passed on.
     pub fn rewind(&mut self) {
-        if let Some(elements) = self.incoming.elements.take() {
+        if let Unfinished::Elements(elements) = self.incoming.unfinished {
+            self.incoming.unfinished = Unfinished::Waits;
             let mut input = Vec::new();
             resp::encode::array_header(&mut input, elements);
             append(&mut input, &self.incoming.bytes);
@@ -716,7 +727,7 @@ impl<F: Features> Link<F> {
 
     /// Has the rest of the unfinished reply skipped.
     pub fn pass_over(&mut self, pool: &mut BufferPool) {
-        self.incoming.passes_over = true;
+        self.incoming.unfinished = Unfinished::Skipped;
         self.incoming.scanner = reply::Scanner::default();
         let input = self.lend_input();
         // The held bytes were scanned before, so that they are neither garbled nor complete.
@@ -728,7 +739,8 @@ impl<F: Features> Link<F> {
     /// Makes the connection one client's. The client gets the unfinished reply as it comes; no piece of it was passed
     /// on yet.
     pub fn take_for_one(&mut self) {
-        (self.used_by, self.incoming.holds_reply) = (Use::Pinned, false);
+        self.used_by = Use::Pinned;
+        self.end_hold();
         self.incoming.scanner = reply::Scanner::default();
     }
 
@@ -745,7 +757,15 @@ impl<F: Features> Link<F> {
     pub fn pop(&mut self) {
         self.in_flight.tickets.pop_front();
         self.in_flight.expired = self.in_flight.expired.saturating_sub(1);
-        self.incoming.holds_reply = false;
+        self.end_hold();
+    }
+
+    /// Ends the wait for the rest of a large reply.
+    #[inline]
+    fn end_hold(&mut self) {
+        if self.incoming.unfinished == Unfinished::Held {
+            self.incoming.unfinished = Unfinished::Waits;
+        }
     }
 
     /// Puts back the ticket that was just dropped, since it stands for the next reply too. If it was late, it expires
@@ -831,9 +851,7 @@ impl<F: Features> Link<F> {
         self.outgoing.blocked = false;
         F::end_link(&mut self.features);
         self.incoming.paused = false;
-        self.incoming.elements = None;
-        self.incoming.passes_over = false;
-        self.incoming.holds_reply = false;
+        self.incoming.unfinished = Unfinished::Waits;
         self.outgoing.keeps_unsent = false;
         self.outgoing.has_repeatable = false;
         pool.give(std::mem::take(&mut self.incoming.bytes));

@@ -13,4 +13,4 @@ pub(crate) mod upload;
 
 pub(crate) use engine::link::kept;
 pub(crate) use engine::link::profile::ProfileId;
-pub(crate) use engine::link::{Due, LinkIx, Reported, State, Use, greeting};
+pub(crate) use engine::link::{Due, LinkIx, Reported, State, Unfinished, Use, greeting};

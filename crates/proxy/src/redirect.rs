@@ -37,6 +37,7 @@
 pub(crate) mod declined;
 pub(crate) mod in_flight;
 pub(crate) mod kept;
+pub(crate) mod notes;
 pub(crate) mod queue;
 
 use crate::ConnId;
@@ -52,7 +53,8 @@ use crate::peers::{Peer, Peers};
 use crate::proxy::Proxy;
 use crate::reading::replicas::{is_turned_away, note_sent_elsewhere};
 use crate::redirect::declined::{ASKING, Aim, Behind, Declined};
-use crate::redirect::in_flight::{Found, InFlight};
+use crate::redirect::in_flight::Found;
+use crate::redirect::notes::Notes;
 use crate::redirect::queue::{PARKED_BYTES_MAX, RETRY_AFTER, Stray, is_ahead};
 use crate::scripts;
 use crate::session::pinning::Pinning;
@@ -298,7 +300,7 @@ impl Proxy {
     pub(crate) fn retry_parked(&mut self, all: bool) {
         let now = self.core.cx.engine.now;
         let is_due = |stray: &Stray| all || stray.retry_at <= now || stray.retry.ticket.deadline <= now;
-        let fates = self.core.cx.fates(is_due);
+        let fates = fates(&mut self.core.cx, is_due);
         for (stray, fate) in self.core.cx.retry_queue.take_all().zip(fates) {
             let Some(fate) = fate else {
                 self.core.cx.retry_queue.add(stray);
@@ -440,6 +442,31 @@ fn is_behind_refetch(cx: &Context, session: &Session, stray: &Stray) -> bool {
     places.any(|place| is_behind(stray.retry.ticket.place, place))
 }
 
+/// The fates of the later requests of those that wait, in the order of [`RetryQueue::take_all`]. Those that are not due are
+/// not looked at.
+///
+/// [`RetryQueue::take_all`]: queue::RetryQueue::take_all
+fn fates(cx: &mut Context, is_due: impl Fn(&Stray) -> bool) -> Vec<Option<Fate>> {
+    in_flight::with(cx, |cx, notes| {
+        let fate = |stray: &Stray| is_due(stray).then(|| fate_of_later(cx, notes, stray));
+        cx.retry_queue.strays().map(fate).collect()
+    })
+}
+
+/// The fate of the later requests of `stray`. A node can become a primary again before it has read them. Then it runs
+/// them, and `stray` would run behind them.
+fn fate_of_later(cx: &Context, notes: &mut Notes, stray: &Stray) -> Fate {
+    if stray.later == 0 {
+        return Fate::Declined;
+    }
+    let ticket = &stray.retry.ticket;
+    if in_flight::any(cx, notes, ticket.conn, stray.aim, |other| is_ahead(ticket, other.ticket)) {
+        return Fate::Open;
+    }
+    let declined = cx.parked_behind(ticket, stray.aim).count();
+    if declined < stray.later { Fate::Run } else { Fate::Declined }
+}
+
 impl Context {
     /// The meaning of `reply`, which came over the link `ix`, if it says that the request did not run.
     pub(crate) fn declined_by(&self, ix: LinkIx, reply: &[u8]) -> Option<Declined> {
@@ -503,7 +530,7 @@ impl Context {
             other.aim.is_none() || behind == Behind::Anything || other.is_read
         };
         let may_run_before =
-            in_flight::with(self, |cx, in_flight| in_flight.any(cx, ticket.conn, aim, may_run_before));
+            in_flight::with(self, |cx, notes| in_flight::any(cx, notes, ticket.conn, aim, may_run_before));
         (!may_run_before).then_some(count)
     }
 
@@ -512,31 +539,6 @@ impl Context {
         let is_later =
             move |other: &&Stray| is_ahead(ticket, &other.retry.ticket) && self.overlap(other.aim, aim);
         self.retry_queue.of_client(ticket).filter(is_later)
-    }
-
-    /// The fates of the later requests of those that wait, in the order of [`RetryQueue::take_all`]. Those that are not
-    /// due are not looked at.
-    ///
-    /// [`RetryQueue::take_all`]: queue::RetryQueue::take_all
-    fn fates(&mut self, is_due: impl Fn(&Stray) -> bool) -> Vec<Option<Fate>> {
-        in_flight::with(self, |cx, in_flight| {
-            let fate = |stray: &Stray| is_due(stray).then(|| cx.fate_of_later(in_flight, stray));
-            cx.retry_queue.strays().map(fate).collect()
-        })
-    }
-
-    /// The fate of the later requests of `stray`. A node can become a primary again before it has read them. Then it runs
-    /// them, and `stray` would run behind them.
-    fn fate_of_later(&self, in_flight: &mut InFlight, stray: &Stray) -> Fate {
-        if stray.later == 0 {
-            return Fate::Declined;
-        }
-        let ticket = &stray.retry.ticket;
-        if in_flight.any(self, ticket.conn, stray.aim, |other| is_ahead(ticket, other.ticket)) {
-            return Fate::Open;
-        }
-        let declined = self.parked_behind(ticket, stray.aim).count();
-        if declined < stray.later { Fate::Run } else { Fate::Declined }
     }
 
     /// Whether an earlier request of the client of `stray`, for the same keys, waits in the retry queue.
@@ -560,7 +562,9 @@ impl Context {
             (link.node, link.used_by, link.profile) != (id, used_by, stray.retry.profile)
                 && is_ahead(other.ticket, ticket)
         };
-        in_flight::with(self, |cx, in_flight| in_flight.any(cx, ticket.conn, stray.aim, is_earlier_elsewhere))
+        in_flight::with(self, |cx, notes| {
+            in_flight::any(cx, notes, ticket.conn, stray.aim, is_earlier_elsewhere)
+        })
     }
 
     /// The slot or shard of the request that is `number` behind the front of `link`. `None` if its bytes are not

@@ -17,7 +17,7 @@ use crate::hot;
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
-use crate::link::{LinkIx, Reported, Use, retire};
+use crate::link::{LinkIx, Reported, Unfinished, Use, retire};
 use crate::login::passing;
 use crate::outcome::{Effect, Fault, Outcome, TaskEnd, unasked_push};
 use crate::peers::Peer;
@@ -80,7 +80,7 @@ impl Proxy {
         match link.used_by {
             Use::Pinned if link.is_ready() => self.handle_pinned_bytes(ix, bytes),
             Use::Subscription if link.is_ready() => self.handle_subscription_bytes(ix, bytes),
-            _ if link.incoming.passes_over => self.pass_over(ix, bytes),
+            _ if link.incoming.unfinished == Unfinished::Skipped => self.pass_over(ix, bytes),
             _ => self.handle_shared_bytes(ix, bytes),
         }
         retire::reuse_retired(&mut self.core.cx, &mut self.peers, ix);
@@ -110,7 +110,7 @@ impl Proxy {
         link.forget_answered(&mut core.cx.engine.pool);
         // A reply to the greeting has no ticket: the front ticket waits for the reply behind it.
         let is_large = link.bytes_announced() > core.cx.engine.limits.large_bytes && link.is_ready();
-        if is_large && !link.incoming.holds_reply {
+        if is_large && link.incoming.unfinished != Unfinished::Held {
             self.avoid_large_reply(ix);
         } else if is_large {
             retire::unclog(&mut self.core.cx, &mut self.peers, ix);
@@ -130,7 +130,7 @@ impl Proxy {
         }
         let Some(ticket) = link.front().copied() else { return };
         // The decision for this reply is final.
-        link.incoming.holds_reply = true;
+        link.incoming.unfinished = Unfinished::Held;
         let announced = link.bytes_announced();
         hot::note_large_reply(&mut core.cx, ix, announced);
         let link = &mut core.cx.engine.links[ix];
@@ -187,7 +187,7 @@ impl Proxy {
                 if !passed.complete {
                     return retire::unclog(&mut self.core.cx, &mut self.peers, ix);
                 }
-                link.incoming.passes_over = false;
+                link.incoming.unfinished = Unfinished::Waits;
                 let (ticket, used_by) = (link.front().copied(), link.used_by);
                 link.pop();
                 if let Some(ticket) = ticket.filter(|_| used_by.has_barriers()) {

@@ -25,7 +25,7 @@ use crate::context::Context;
 use crate::errors::Lost;
 use crate::features::{Link, Owner, TaskKind, Ticket};
 use crate::link::pins::Refetch;
-use crate::link::{LinkIx, Use, suspect};
+use crate::link::{LinkIx, Unfinished, Use, suspect};
 use crate::outcome::Effect;
 use crate::peers::{Peer, Peers};
 use crate::reading::replicas;
@@ -104,10 +104,10 @@ fn leave_to_client(
 /// Retires link `ix` if it is clogged. Returns its new index.
 fn retire_if_clogged(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx {
     let link = &cx.engine.links[ix];
-    let bytes = match () {
-        () if link.incoming.passes_over => link.incoming.passed_over_bytes + link.bytes_announced(),
-        () if link.incoming.holds_reply => link.bytes_announced(),
-        () => 0,
+    let bytes = match link.incoming.unfinished {
+        Unfinished::Skipped => link.incoming.passed_over_bytes + link.bytes_announced(),
+        Unfinished::Held => link.bytes_announced(),
+        Unfinished::Waits | Unfinished::Elements(_) => 0,
     };
     let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
     if is_shared && bytes > cx.engine.limits.pass_over_bytes_max { retire(cx, peers, ix) } else { ix }

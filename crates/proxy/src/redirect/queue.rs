@@ -4,7 +4,7 @@ use crate::ConnId;
 use crate::features::{Owner, Retry, Ticket};
 use crate::link::Use;
 use crate::redirect::declined::Aim;
-use crate::redirect::in_flight::InFlight;
+use crate::redirect::notes::Notes;
 use crate::session::is_behind;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
@@ -44,8 +44,8 @@ pub(crate) struct RetryQueue {
     /// The requests of each client, in its order. Those of tasks are under `None`.
     strays: BTreeMap<Option<ConnId>, VecDeque<Stray>>,
     len: usize,
-    /// What else is in flight, for the order of a client's requests.
-    pub in_flight: InFlight,
+    /// Other requests in flight, for the order of a client's requests.
+    pub in_flight: Notes,
     pub bytes: usize,
     pub counted_bytes: usize,
     /// The instant at which the first request, or the first topic that has failed, is due for a retry or times out.
@@ -112,7 +112,7 @@ impl Default for RetryQueue {
         RetryQueue {
             strays: BTreeMap::new(),
             len: 0,
-            in_flight: InFlight::default(),
+            in_flight: Notes::default(),
             bytes: 0,
             counted_bytes: 0,
             due_at: Instant::NEVER,

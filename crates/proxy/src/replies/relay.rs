@@ -19,7 +19,7 @@ use crate::context::Context;
 use crate::core::Core;
 use crate::features::{Link, Owed, Owner, Session, TaskId, Ticket};
 use crate::hot;
-use crate::link::LinkIx;
+use crate::link::{LinkIx, Unfinished};
 use crate::outcome::{Fault, unasked_push};
 use crate::replies::merge::Merge;
 use crate::walk;
@@ -312,7 +312,7 @@ fn relay_lists(
         if !core.cx.relay_value(session, ix, &ticket)? {
             return Ok(Step::Wait);
         }
-        core.cx.engine.links[ix].incoming.elements = None;
+        core.cx.engine.links[ix].incoming.unfinished = Unfinished::Waits;
         core.cx.finish_reply(ix);
         merge.end_part();
     }
@@ -322,11 +322,12 @@ fn relay_lists(
 /// Ends an element of the array from `ix` that was relayed.
 fn finish_element(core: &mut Core, ix: LinkIx) {
     let link = &mut core.cx.engine.links[ix];
-    link.incoming.elements =
-        link.incoming.elements.map(|elements| elements.saturating_sub(1)).filter(|&left| left > 0);
-    if link.incoming.elements.is_none() {
-        core.cx.finish_reply(ix);
+    if let Unfinished::Elements(left @ 2..) = link.incoming.unfinished {
+        link.incoming.unfinished = Unfinished::Elements(left - 1);
+        return;
     }
+    link.incoming.unfinished = Unfinished::Waits;
+    core.cx.finish_reply(ix);
 }
 
 /// Reads the beginnings of the parts that have not begun.
@@ -346,7 +347,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
         return Ok(());
     };
     merge.asked.get_or_insert((command, queued_us));
-    if link.incoming.elements.is_some() || core.cx.holds_error(ix) {
+    if matches!(link.incoming.unfinished, Unfinished::Elements(_)) || core.cx.holds_error(ix) {
         return Ok(());
     }
     let link = &mut core.cx.engine.links[ix];
@@ -356,7 +357,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
     link.incoming.starved = matches!(head, Head::Unfinished);
     match head {
         Head::Array { elements, len } if merge.takes(part, elements) => {
-            link.incoming.elements = Some(elements);
+            link.incoming.unfinished = Unfinished::Elements(elements);
             merge.begin_part(elements);
             if merge.is_of_lists() {
                 let passed = link.pass_header(&input[..len], &core.cx.engine.limits);
@@ -368,7 +369,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
         Head::Unfinished => {}
     }
     link.restore_input(input, used, &mut core.cx.engine.pool);
-    if link.incoming.elements == Some(0) {
+    if link.incoming.unfinished == Unfinished::Elements(0) {
         end_empty_part(core, ix, merge);
     }
     Ok(())
@@ -376,7 +377,7 @@ fn begin_part(core: &mut Core, session: &Session, ix: LinkIx, merge: &mut Merge)
 
 /// Ends a part without elements on `ix`. If the part waited for its turn, its node would count as late.
 fn end_empty_part(core: &mut Core, ix: LinkIx, merge: &mut Merge) {
-    core.cx.engine.links[ix].incoming.elements = None;
+    core.cx.engine.links[ix].incoming.unfinished = Unfinished::Waits;
     core.cx.finish_reply(ix);
     merge.end_empty_part();
 }
