@@ -214,6 +214,8 @@ pub(crate) struct Radio {
     pub is_bounded: bool,
     /// The longest delay of a message without faults.
     under_way_max: Duration,
+    /// Pauses of the worker: the end and the length of each. A message waits in a socket meanwhile.
+    pauses: Vec<(Instant, Duration)>,
     /// The shard channel that is used half of the time.
     pub favourite: Option<Vec<u8>>,
 }
@@ -289,8 +291,20 @@ impl Radio {
             moved_at,
             is_bounded: false,
             under_way_max: UNDER_WAY_MAX,
+            pauses: Vec::new(),
             favourite: None,
         }
+    }
+
+    /// Notes that the worker has paused for `late`, until `end`.
+    pub(crate) fn note_pause(&mut self, end: Instant, late: Duration) {
+        self.pauses.push((end, late));
+    }
+
+    /// The longest delay of a message that was published at `told_at`.
+    fn delay_max(&self, told_at: Instant) -> Duration {
+        let pauses = self.pauses.iter().rev().take_while(|(end, _)| *end > told_at);
+        self.under_way_max + pauses.map(|(_, late)| *late).sum::<Duration>()
     }
 
     /// Notes that nodes send slowly.
@@ -504,7 +518,7 @@ impl Radio {
         for (number, message) in self.messages.iter().enumerate().skip(first) {
             let Some(told_at) = message.told_at.filter(|_| message.is_of(topic)) else { continue };
             let disturbed_at = self.disturbed_at.get(message.shard.0 as usize).copied();
-            let was_due = told_at + self.under_way_max < until.min(disturbed_at.unwrap_or(Instant::ZERO));
+            let was_due = told_at + self.delay_max(told_at) < until.min(disturbed_at.unwrap_or(Instant::ZERO));
             if was_due && !heard.messages.contains(&number) && !self.has_met_a_move(message) {
                 return Err(format!(
                     "client {client} has not heard message {number} of {:?}",

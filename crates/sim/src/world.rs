@@ -517,6 +517,7 @@ impl<'p> World<'p> {
         let late = Duration::from_millis(*self.prng.pick(&[50, 300, 900, 3_000]));
         self.now += late;
         self.stalls.push((self.now, late));
+        self.ledger.radio.note_pause(self.now, late);
         self.ledger.now = self.now;
         // Clients received nothing meanwhile.
         self.deaf_until = self.deaf_until.max(self.now + 2 * COMPARE_EVERY);
