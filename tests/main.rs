@@ -28,6 +28,7 @@ mod large;
 mod learned;
 mod left_behind;
 mod local;
+mod mirror;
 mod nutcracker;
 mod operator;
 mod packaging;

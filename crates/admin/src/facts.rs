@@ -21,6 +21,8 @@ pub trait Subject: Send + Sync {
     fn workers(&self) -> Vec<WorkerFacts>;
     /// The descriptors of the process.
     fn descriptors(&self) -> Descriptors;
+    /// The state of its mirror, if it has one.
+    fn mirror(&self) -> Option<&mirror::Status>;
     /// A line for each client, as CLIENT LIST shows it. A worker that is too busy to answer leaves its lines out.
     fn clients(&self) -> String;
     /// The effective settings; secrets are masked.
@@ -113,6 +115,8 @@ pub struct Facts {
     pub slow: BTreeMap<&'static str, u64>,
     /// Slow requests that were not noted, since there were too many at once.
     pub slow_left_out: u64,
+    /// The counts of the mirror, if there is one.
+    pub mirror: Option<mirror::Totals>,
     /// Resources of the process.
     pub usage: Usage,
     /// Its descriptors.
@@ -148,6 +152,7 @@ impl Facts {
             clients_pending: board.clients_pending(),
             slow: board.slow.by_command(),
             slow_left_out: board.slow.totals().1,
+            mirror: subject.mirror().map(mirror::Status::totals),
             usage: board.usage(),
             descriptors: subject.descriptors(),
             version: subject.version().to_owned(),

@@ -25,6 +25,7 @@ mod guard;
 mod history;
 mod hot;
 mod metrics;
+mod mirrored;
 mod nutcracker;
 mod place;
 mod readiness;

@@ -71,6 +71,22 @@ macro_rules! by_node {
     };
 }
 
+/// A metric of the mirror, which is absent without one.
+macro_rules! mirror {
+    ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: $labels,
+            help: $help,
+            write: |facts, text| {
+                let write: fn(&mirror::Totals, &mut Text) = $write;
+                facts.mirror.iter().for_each(|totals| write(totals, text));
+            },
+        }
+    };
+}
+
 /// A metric of the discovery, which is absent without one.
 macro_rules! discovery {
     ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
@@ -323,6 +339,62 @@ const METRICS: &[Metric] = &[
         "large_reply" => |counters| counters.retirements,
         "silent" => |counters| counters.conns_replaced,
     ]),
+    mirror!(
+        "shardis_mirror_requests_total",
+        Counter,
+        "outcome=sent unsent unanswered",
+        "Requests for the mirror: sent, left out since it failed or was slow, or sent without a reply. Only with --mirror.",
+        |totals, text| {
+            text.sample(&[("outcome", "sent")], totals.sent);
+            text.sample(&[("outcome", "unsent")], totals.unsent);
+            text.sample(&[("outcome", "unanswered")], totals.unanswered);
+        }
+    ),
+    mirror!(
+        "shardis_mirror_replies_total",
+        Counter,
+        "result=same uncompared",
+        "Replies of the mirror that are the same as those of the pool, or too long to compare.",
+        |totals, text| {
+            text.sample(&[("result", "same")], totals.same);
+            text.sample(&[("result", "uncompared")], totals.uncompared);
+        }
+    ),
+    mirror!(
+        "shardis_mirror_differences_total",
+        Counter,
+        "command",
+        "Replies of the mirror that differ from those of the pool. /mirror shows the last hundred.",
+        |totals, text| {
+            totals.different.iter().for_each(|(command, count)| text.sample(&[("command", command)], *count));
+        }
+    ),
+    mirror!("shardis_mirror_clients", Gauge, "", "Clients that are mirrored.", |totals, text| text
+        .sample(&[], totals.clients)),
+    mirror!(
+        "shardis_mirror_clients_left_total",
+        Counter,
+        "reason=command memory",
+        "Clients that are not mirrored any more: they subscribe or the like, or the mirror's memory was full.",
+        |totals, text| {
+            text.sample(&[("reason", "command")], totals.clients_left);
+            text.sample(&[("reason", "memory")], totals.clients_lost);
+        }
+    ),
+    mirror!(
+        "shardis_mirror_failures_total",
+        Counter,
+        "",
+        "Connections to the mirror that failed or could not be made.",
+        |totals, text| text.sample(&[], totals.failures)
+    ),
+    mirror!(
+        "shardis_mirror_held_bytes",
+        Gauge,
+        "",
+        "Memory of the mirror: requests and replies that wait.",
+        |totals, text| text.sample(&[], totals.held_bytes)
+    ),
     plain!("shardis_topology_epoch", Gauge, "Version of the topology; it rises with each change.", |facts| {
         facts.topology.as_ref().map_or(0, |topology| topology.epoch())
     }),

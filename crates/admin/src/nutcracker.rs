@@ -164,6 +164,7 @@ mod tests {
             clients_pending: 0,
             slow: std::collections::BTreeMap::new(),
             slow_left_out: 0,
+            mirror: None,
             usage: proxy::Usage::default(),
             descriptors: crate::facts::Descriptors::default(),
             version: String::new(),

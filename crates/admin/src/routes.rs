@@ -5,6 +5,7 @@ use crate::guard::{Denial, Guard};
 use crate::history::{History, Reading};
 use crate::hot::HotAnswer;
 use crate::metrics::{self, Format};
+use crate::mirrored::MirrorAnswer;
 use crate::readiness::ReadyShards;
 use crate::slow;
 use crate::status::{Status, TopologyAnswer};
@@ -47,7 +48,7 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 13] = [
+const PATHS: [(&str, &str, &str); 14] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),
@@ -64,6 +65,7 @@ const PATHS: [(&str, &str, &str); 13] = [
     ("/slow", "GET", "slow requests with the time in each stage, JSON"),
     ("/hot", "GET", "hot keys, big keys and hot slots, JSON"),
     ("/events", "GET", "the last thousand lines of the log, JSON"),
+    ("/mirror", "GET", "counts of the mirror and the last differences, JSON; null without one"),
     ("/log-level", "GET, PUT", "error, warn, info or debug"),
 ];
 
@@ -133,6 +135,7 @@ impl Routes {
             "/config" => Answer::json(&subject.settings()),
             "/hot" => Answer::json(&HotAnswer::of(&subject.board().hot)),
             "/slow" => Answer::json(&slow::all(&subject.board().slow)),
+            "/mirror" => Answer::json(&subject.mirror().map(MirrorAnswer::of)),
             "/events" => Answer::json(&subject.events()),
             _ => self.answer_log_level(asked),
         }

@@ -26,6 +26,11 @@ impl Secret {
         Secret::of(line).map_err(|error| format!("{option} {}: {error}", path.display()))
     }
 
+    /// The password itself.
+    pub(crate) fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+
     /// The credentials for nodes.
     pub(crate) fn credentials(&self, user: Option<&str>) -> Credentials {
         Credentials::new(user.map(str::as_bytes), &self.0)

@@ -7,6 +7,7 @@ mod file;
 mod generate;
 mod like;
 pub(crate) mod listener;
+pub(crate) mod mirror;
 mod node_auth;
 mod nutcracker;
 mod proxy;

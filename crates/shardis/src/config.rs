@@ -23,6 +23,7 @@ mod faults;
 mod flags;
 mod imported;
 mod listeners;
+mod mirrors;
 mod pools;
 #[cfg(test)]
 pub(crate) mod tests;

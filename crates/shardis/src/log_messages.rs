@@ -180,6 +180,18 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Look at the folder of the log and its permissions, and send SIGHUP again.",
     },
     Message {
+        name: "mirror reached",
+        per: &["target"],
+        meaning: "Requests of clients go to the mirror as well.",
+        cure: "",
+    },
+    Message {
+        name: "mirror unreachable",
+        per: &["target"],
+        meaning: "The mirror cannot be reached or has failed; `reason` says why. Requests are left out of it meanwhile. Clients notice nothing.",
+        cure: "Start the other pool, or correct `--mirror`, `--mirror-user` and `--mirror-password-file`.",
+    },
+    Message {
         name: "node down",
         per: &["shard", "node"],
         meaning: "A worker cannot reach the node, or the node refuses it; `reason` says why.",

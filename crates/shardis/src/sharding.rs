@@ -3,6 +3,7 @@
 use crate::access::Source;
 use crate::args::admin_tls::AdminTls;
 use crate::args::listener::Place;
+use crate::args::mirror::Wanted;
 use crate::args::serving::{Pool, of_pool};
 use crate::args::{AdminArgs, ProxyArgs};
 use crate::control::{Plan, Service};
@@ -28,6 +29,7 @@ use admin::{Guard, Setting, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
+use mirror::Tap;
 use proxy::{
     Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage,
 };
@@ -75,6 +77,8 @@ pub(crate) struct ShardingPlan {
     admin_tls: Option<AdminTls>,
     guard: Guard,
     settings: Vec<Setting>,
+    /// The mirror, until it is started.
+    mirror: Option<Wanted>,
     /// The pool's name, if there are pools.
     name: Option<String>,
 }
@@ -108,6 +112,7 @@ impl ShardingPlan {
             guard: args.admin.guard()?,
             admin: None,
             settings: settings.clone(),
+            mirror: args.admin.mirror.wanted()?,
             name: name.clone(),
             args: args.clone(),
         })
@@ -175,6 +180,26 @@ impl ShardingPlan {
             })?;
         }
         Ok(())
+    }
+}
+
+impl ShardingPlan {
+    /// Starts the mirror, if one is wanted, with a tap for each worker.
+    fn mirror(&mut self, workers: usize) -> Result<(Option<Arc<mirror::Status>>, Vec<Tap>)> {
+        let Some(Wanted { target, login, policy, bytes_max }) = self.mirror.take() else {
+            return Ok((None, Vec::new()));
+        };
+        let (status, span, at) = (Arc::default(), pool_span(self.name.as_deref()), target.to_string());
+        let report = Box::new(move |reached: Result<(), &str>| {
+            let _in_pool = span.enter();
+            match reached {
+                Ok(()) => info!(target = at, "mirror reached"),
+                Err(reason) => warn!(target = at, reason, "mirror unreachable"),
+            }
+        });
+        let plan = mirror::Plan { target, login, policy, bytes_max, report };
+        let taps = mirror::start(plan, workers, &status)?;
+        Ok((Some(status), taps))
     }
 }
 
@@ -286,6 +311,8 @@ impl Plan for ShardingPlan {
             Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
             None => (None, None, None),
         };
+        let (mirror, taps) = self.mirror(count)?;
+        let mut taps = taps.into_iter();
         let mut workers = Vec::new();
         for number in 0..count {
             let signs = Signs::default();
@@ -298,6 +325,7 @@ impl Plan for ShardingPlan {
                 jobs: job_sender.clone(),
                 log: log_sender.clone(),
                 descriptors_kept_from: kept_from,
+                tap: taps.next(),
                 signs: signs.clone(),
             };
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;
@@ -319,6 +347,7 @@ impl Plan for ShardingPlan {
             settings: Arc::clone(&shown_settings),
             started_us: self.epoch_us,
             is_draining: Arc::clone(&is_draining),
+            mirror,
         });
         self.report(Arc::clone(&served))?;
         let header = self.args.service.proxy_protocol;

@@ -22,6 +22,8 @@ pub(crate) struct Served {
     pub settings: Arc<RwLock<Vec<Setting>>>,
     pub started_us: u64,
     pub is_draining: Arc<AtomicBool>,
+    /// The state of the mirror, if there is one.
+    pub mirror: Option<Arc<mirror::Status>>,
 }
 
 impl Subject for Served {
@@ -54,6 +56,10 @@ impl Subject for Served {
 
     fn descriptors(&self) -> Descriptors {
         Descriptors { open: descriptors::open(), max: descriptors::max() }
+    }
+
+    fn mirror(&self) -> Option<&mirror::Status> {
+        self.mirror.as_deref()
     }
 
     fn clients(&self) -> String {

@@ -9,6 +9,7 @@ use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
 use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Target, Verdict, canonical};
+use mirror::Tap;
 use proxy::{Action, Arrival, ControlJob, Event, Mail, Notice, Proxy, Reloaded};
 use rustix::io::Errno;
 use std::collections::HashMap;
@@ -125,6 +126,8 @@ pub(crate) struct Neighbours {
     pub jobs: mpsc::Sender<(usize, ControlJob)>,
     /// The sender of log notices; those that do not fit are dropped.
     pub log: mpsc::SyncSender<(usize, Notice)>,
+    /// The mirror of the pool, if it has one.
+    pub tap: Option<Tap>,
     /// The control thread sees the worker by these.
     pub signs: Signs,
     /// See [`crate::descriptors::Granted::kept_from`].
@@ -320,6 +323,9 @@ impl Worker {
             match event {
                 driver::Event::Received(conn, bytes) => {
                     let (len, before) = (bytes.len(), self.proxy.counters().requests);
+                    if let Some(tap) = &mut self.neighbours.tap {
+                        tap.sent(conn, bytes);
+                    }
                     self.proxy.handle_event(Event::Received { conn, bytes }, now);
                     if len >= SHARE_BYTES {
                         let requests = self.proxy.counters().requests - before;
@@ -366,9 +372,15 @@ impl Worker {
         while let Some(action) = poll(&mut self.proxy) {
             match action {
                 Action::Send { conn, bytes } => match self.driver.send(conn, bytes) {
-                    Ok(sent) => self.proxy.handle_sent(conn, sent),
+                    Ok(sent) => {
+                        if let Some(tap) = &mut self.neighbours.tap {
+                            tap.got(conn, &bytes[..sent]);
+                        }
+                        self.proxy.handle_sent(conn, sent);
+                    }
                     Err(error) => {
                         self.driver.close(conn);
+                        self.close_tap(conn);
                         self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
                     }
                 },
@@ -380,14 +392,23 @@ impl Worker {
                     self.resolving.remove(&conn);
                     self.dials.forget(conn);
                     self.driver.close(conn);
+                    self.close_tap(conn);
                 }
             }
+        }
+    }
+
+    /// Tells the mirror that a client has gone.
+    fn close_tap(&mut self, conn: Id) {
+        if let Some(tap) = &mut self.neighbours.tap {
+            tap.closed(conn);
         }
     }
 
     /// A connection is gone, or was not made. One to a name may be tried at another address.
     fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
         let reason = reason(error);
+        self.close_tap(conn);
         match self.dials.note_failed(conn, &reason, now) {
             Some(next) => self.redial(conn, next, now),
             None => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
@@ -562,10 +583,14 @@ impl Worker {
 
     /// Accepts a client's connection, or returns the bytes of its refusal.
     fn try_accept(&mut self, arrival: &Arrival<'_>, now: Instant) -> Result<Id, Vec<u8>> {
-        match self.is_kept(arrival.descriptor) {
+        let accepted = match self.is_kept(arrival.descriptor) {
             true => Err(proxy::descriptors::refuse_client(&mut self.proxy)),
             false => self.proxy.accept(arrival, now),
+        };
+        if let (Ok(conn), Some(tap)) = (&accepted, &mut self.neighbours.tap) {
+            tap.opened(*conn);
         }
+        accepted
     }
 
     /// The same for a client of a unix socket: both ends have its path as their name, as in Redis.

@@ -518,7 +518,8 @@ impl Radio {
         for (number, message) in self.messages.iter().enumerate().skip(first) {
             let Some(told_at) = message.told_at.filter(|_| message.is_of(topic)) else { continue };
             let disturbed_at = self.disturbed_at.get(message.shard.0 as usize).copied();
-            let was_due = told_at + self.delay_max(told_at) < until.min(disturbed_at.unwrap_or(Instant::ZERO));
+            let was_due =
+                told_at + self.delay_max(told_at) < until.min(disturbed_at.unwrap_or(Instant::ZERO));
             if was_due && !heard.messages.contains(&number) && !self.has_met_a_move(message) {
                 return Err(format!(
                     "client {client} has not heard message {number} of {:?}",

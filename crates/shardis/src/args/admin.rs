@@ -1,6 +1,7 @@
 //! Options of the admin listener.
 
 use super::admin_tls::AdminTlsArgs;
+use super::mirror::MirrorArgs;
 use super::slowlog::SlowlogArgs;
 use super::statsd::StatsdArgs;
 use ::admin::{Guard, Place, ReadyShards, read_token};
@@ -38,6 +39,9 @@ pub(crate) struct AdminArgs {
 
     #[command(flatten)]
     pub(crate) slowlog: SlowlogArgs,
+
+    #[command(flatten)]
+    pub(crate) mirror: MirrorArgs,
 }
 
 /// An address and a port. A port alone is one of the loopback interface.

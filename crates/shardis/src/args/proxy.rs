@@ -269,6 +269,7 @@ impl ProxyArgs {
             self.check_auth(),
             self.check_listeners(),
             self.admin.check(),
+            self.ways_in().and_then(|ways| self.admin.mirror.check(&ways)),
             reading,
         ];
         checks.into_iter().filter_map(Result::err).collect()

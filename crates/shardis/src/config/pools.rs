@@ -12,7 +12,7 @@
 use super::document::{Pair, Root, Section};
 use super::faults::Fault;
 use super::flags::{self, Entry};
-use super::{Depth, OF_THE_PROCESS, Reader, WAYS_IN, listeners};
+use super::{Depth, OF_THE_PROCESS, Reader, WAYS_IN, listeners, mirrors};
 use crate::args::listener::Place;
 use crate::args::serving::Pool;
 use crate::args::{ProxyArgs, Serving};
@@ -62,6 +62,8 @@ impl<'a> Reader<'a> {
             let text = format!("--pool {name}: there is no such pool; the file has {}", names.join(", "));
             self.faults.push(Fault { at: None, text });
         }
+        let mirrors = mirrors::resolve(&mut pools);
+        self.faults.extend(mirrors.into_iter().map(|text| Fault { at: None, text }));
         let of_process = pools.first().map(|pool: &Pool| pool.args.clone())?;
         let tcp = tables.of_tcp.iter().filter(|_| !is_alone);
         let tcp = tcp.filter_map(|one| self.tcp_args(one, &of_process, depth)).collect();
