@@ -124,6 +124,70 @@ fn keys_live_where_nutcracker_puts_them_by_the_same_file() {
     }
 }
 
+/// Gives each of `keys` to nutcracker, and takes it away by shardis. Returns whether shardis found the one copy each time: only
+/// then both look at the same node.
+fn are_same_places(theirs: &mut Client, ours: &mut Client, keys: &BTreeSet<Vec<u8>>) -> bool {
+    let sets: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"SET"[..], key, key]).collect();
+    let deletions: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"DEL"[..], key]).collect();
+    let are_set = replies(theirs, &sets).iter().all(|reply| reply == b"+OK\r\n");
+    replies(ours, &deletions).iter().all(|reply| reply == b":1\r\n") && are_set
+}
+
+/// Waits until `client` gets a value or a null for each of `keys`: the proxy has ejected what is dead.
+fn wait_for_all(client: &mut Client, keys: &BTreeSet<Vec<u8>>, what: &str) {
+    poll_until(what, || {
+        let gets: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"GET"[..], key]).collect();
+        replies(client, &gets).iter().all(|reply| reply.starts_with(b"$")).then_some(())
+    });
+}
+
+#[test]
+fn keys_live_where_nutcracker_puts_them_while_a_host_is_ejected() {
+    let wanted = std::env::var("SHARDIS_IMPORT_KEYS").ok().and_then(|keys| keys.parse().ok());
+    let mut prng = Prng::new(seed_for("keys_live_where_nutcracker_puts_them_while_a_host_is_ejected"));
+    for (number, distribution) in ["ketama", "modula", "ketama", "modula"].into_iter().enumerate() {
+        let (hash, tag) = ([("fnv1a_64", ""), ("murmur", "{}")])[number / 2];
+        let case =
+            Case { distribution, hash, tag, is_weighted: number % 2 == number / 2, is_named: number > 1 };
+        let mut nodes: Vec<RedisServer> = (0..5).map(|_| RedisServer::start()).collect();
+        let port = free_ports(1)[0];
+        let ejects =
+            "  auto_eject_hosts: true\n  server_retry_timeout: 1000\n  server_failure_limit: 2\n  servers:\n";
+        let file = case.file(port, &nodes).replace("  servers:\n", ejects);
+        let twemproxy = Twemproxy::start(vec![port], &file);
+        let path = twemproxy.config.to_str().expect("it is text");
+        let proxy = Proxy::start(&[&format!("--config={path}"), "--port=0"]);
+        let mut keys: BTreeSet<Vec<u8>> = BTreeSet::new();
+        while keys.len() < wanted.unwrap_or(KEYS) {
+            keys.insert(random_key(&mut prng));
+        }
+        let (mut theirs, mut ours) = (Client::connect(port), Client::connect(proxy.port));
+        assert!(are_same_places(&mut theirs, &mut ours, &keys), "before, {case:?}");
+        let dead = nodes[number].port;
+        nodes[number].kill();
+        // Each second, both try the dead node again, and requests of that time fail or go elsewhere.
+        poll_until("the same places without the dead node", || {
+            wait_for_all(&mut theirs, &keys, "nutcracker ejects the node");
+            wait_for_all(&mut ours, &keys, "shardis ejects the node");
+            let are_same = are_same_places(&mut theirs, &mut ours, &keys);
+            nodes
+                .iter()
+                .filter(|node| node.port != dead)
+                .for_each(|node| drop(node.connect().ask("FLUSHALL")));
+            are_same.then_some(())
+        });
+        nodes[number] = poll_until("the port is free again", || RedisServer::try_start(dead, &[]));
+        poll_until("both give the node its keys back", || {
+            wait_for_all(&mut theirs, &keys, "nutcracker serves");
+            wait_for_all(&mut ours, &keys, "shardis serves");
+            let are_same = are_same_places(&mut theirs, &mut ours, &keys);
+            let has_writes = nodes[number].connect().ask("INFO commandstats").contains("cmdstat_set:");
+            nodes.iter().for_each(|node| drop(node.connect().ask("FLUSHALL")));
+            (are_same && has_writes).then_some(())
+        });
+    }
+}
+
 #[test]
 fn nutcracker_and_check_accept_the_same_files() {
     let directory = Directory::new();
