@@ -184,3 +184,24 @@ fn configuration_of_a_reload_is_that_of_its_path() {
     reloads.expect_log("the file does not exist");
     assert_eq!(Client::connect(reloads.port).ask("PING"), "+PONG\\r\\n");
 }
+
+#[test]
+fn hang_up_reads_included_files_and_secrets_again() {
+    let (port, directory) = (free_ports(1)[0], Directory::new());
+    let secret = directory.write("password", "one\n");
+    directory.write("more.toml", "timeout = 7");
+    let text = format!("include = 'm*.toml'\nport = {port}\nworkers = 1\nrequirepass = 'file:{secret}'\n");
+    let path = directory.write("shardis.toml", &text);
+    let process = Process::spawn(shardis(&[&format!("--config={path}")]), "shardis proxy");
+    poll_until("its listener", || process.output().contains(" listens on ").then_some(()));
+    let mut client = Client::connect(port);
+    assert_eq!(client.ask("AUTH one"), "+OK\\r\\n");
+    assert_eq!(client.ask("CONFIG GET timeout"), "*2\\r\\n$7\\r\\ntimeout\\r\\n$1\\r\\n7\\r\\n");
+    directory.write("more.toml", "timeout = 8");
+    directory.write("password", "two\n");
+    process.signal("HUP");
+    poll_until("the new password", || (Client::connect(port).ask("AUTH two") == "+OK\\r\\n").then_some(()));
+    assert!(process.output().contains("changes=\"timeout,requirepass\""), "{}", process.output());
+    assert!(Client::connect(port).ask("AUTH one").starts_with("-WRONGPASS"));
+    assert!(!process.output().contains("two"), "{}", process.output());
+}

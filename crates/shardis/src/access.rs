@@ -4,18 +4,45 @@ use proxy::Credentials;
 use std::fmt;
 use std::fs::File;
 use std::io::{self, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use users::{Registry, Users};
 
 /// A password. It shows nowhere.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Secret(Vec<u8>);
+#[derive(Clone)]
+pub(crate) struct Secret {
+    bytes: Vec<u8>,
+    /// The file that it is from, if its value says `file:/path`.
+    file: Option<PathBuf>,
+}
+
+/// The word before the path of a file with a secret.
+const FILE: &str = "file:";
+/// The most bytes of a file with a secret.
+const FILE_BYTES_MAX: usize = 64 << 10;
+
+/// Two secrets are the same if their passwords are.
+impl PartialEq for Secret {
+    fn eq(&self, other: &Secret) -> bool {
+        self.bytes == other.bytes
+    }
+}
+
+impl Eq for Secret {}
 
 impl Secret {
-    /// From the command line.
+    /// The value of a flag or a key: the password, or `file:/path` of a file that has it.
     pub(crate) fn parse(text: &str) -> Result<Secret, String> {
-        Secret::of(text.as_bytes())
+        match text.strip_prefix(FILE) {
+            Some(path) if Path::new(path).is_absolute() => Secret::of_file(Path::new(path)),
+            Some(_) => Err("write an absolute path, as in file:/run/secrets/password".to_owned()),
+            None => Secret::of(text.as_bytes()),
+        }
+    }
+
+    /// The file that `text`, the value of a flag, names.
+    pub(crate) fn file_in(text: &str) -> Option<&str> {
+        text.strip_prefix(FILE)
     }
 
     /// The first line of the file at `path`, which `option` names.
@@ -28,19 +55,49 @@ impl Secret {
 
     /// The password itself.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.0
+        &self.password
+    }
+
+    /// The whole file at `path`, without the end of its last line.
+    fn of_file(path: &Path) -> Result<Secret, String> {
+        let refusal = |why: String| format!("the file {}: {why}", path.display());
+        let mut bytes = Vec::new();
+        let file = File::open(path).map_err(|error| refusal(error.to_string()))?;
+        let read = io::Read::read_to_end(&mut io::Read::take(file, FILE_BYTES_MAX as u64 + 1), &mut bytes);
+        read.map_err(|error| refusal(error.to_string()))?;
+        if bytes.len() > FILE_BYTES_MAX {
+            return Err(refusal(format!("more than {FILE_BYTES_MAX} bytes")));
+        }
+        let text = str::from_utf8(&bytes).map_err(|_| refusal("a byte is not UTF-8".to_owned()))?;
+        let text = text.strip_suffix('\n').unwrap_or(text);
+        let secret = Secret::of(text.strip_suffix('\r').unwrap_or(text).as_bytes()).map_err(refusal)?;
+        Ok(Secret { file: Some(path.to_owned()), ..secret })
+    }
+
+    /// The secret by the present text of its file, if it has one.
+    fn again(&self) -> Result<Secret, String> {
+        self.file.as_deref().map_or_else(|| Ok(self.clone()), Secret::of_file)
+    }
+
+    /// A remark on its file, if every user of this machine can read it.
+    pub(crate) fn warning(&self) -> Option<String> {
+        let path = self.file.as_deref()?;
+        let mode = std::fs::metadata(path).ok()?.permissions().mode();
+        let shown = path.display();
+        (mode & 0o004 != 0)
+            .then(|| format!("every user of this machine can read {shown}; write chmod o-r {shown}"))
     }
 
     /// The credentials for nodes.
     pub(crate) fn credentials(&self, user: Option<&str>) -> Credentials {
-        Credentials::new(user.map(str::as_bytes), &self.0)
+        Credentials::new(user.map(str::as_bytes), &self.bytes)
     }
 
     fn of(password: &[u8]) -> Result<Secret, String> {
         if password.is_empty() {
             Err("there is no password".to_owned())
         } else {
-            Ok(Secret(password.to_vec()))
+            Ok(Secret { bytes: password.to_vec(), file: None })
         }
     }
 }
@@ -69,8 +126,11 @@ impl Source {
     pub(crate) fn users(&self) -> Result<Users, String> {
         match self {
             Source::Nothing => Ok(Users::default()),
-            Source::Password(password) => Ok(Users::with_password(&password.0)),
-            Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(self.option(), path)?.0)),
+            Source::Password(password) => {
+                let password = password.again().map_err(|error| format!("{}: {error}", self.option()))?;
+                Ok(Users::with_password(&password.bytes))
+            }
+            Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(self.option(), path)?.bytes)),
             Source::AclFile(path) => {
                 let text = read(self.option(), path)?;
                 Users::parse(&path.display().to_string(), &text).map_err(|error| error.to_string())
@@ -118,7 +178,11 @@ impl Source {
 
     /// Whether it can change while the process runs.
     pub(crate) fn is_file(&self) -> bool {
-        matches!(self, Source::PasswordFile(_) | Source::AclFile(_))
+        match self {
+            Source::PasswordFile(_) | Source::AclFile(_) => true,
+            Source::Password(password) => password.file.is_some(),
+            Source::Nothing => false,
+        }
     }
 }
 
@@ -153,4 +217,93 @@ fn write_anew(path: &Path, text: &[u8], model: &Path) -> io::Result<()> {
 
 fn read(option: &str, path: &Path) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(|error| format!("{option} {}: {error}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with `bytes`, which is removed at the end.
+    struct Kept(PathBuf);
+
+    impl Kept {
+        fn new(name: &str, bytes: &[u8]) -> Kept {
+            let path = std::env::temp_dir().join(format!("shardis-secret-{}-{name}", std::process::id()));
+            std::fs::write(&path, bytes).expect("a temporary file");
+            Kept(path)
+        }
+
+        fn parsed(&self) -> Result<Secret, String> {
+            Secret::parse(&format!("file:{}", self.0.display()))
+        }
+    }
+
+    impl Drop for Kept {
+        fn drop(&mut self) {
+            // The folder is temporary anyway.
+            let _ = std::fs::remove_file(&self.0);
+        }
+    }
+
+    #[test]
+    fn secret_of_a_file_lacks_the_end_of_its_last_line() {
+        for (number, (bytes, expected)) in
+            [(&b"hush"[..], "hush"), (b"hush\n", "hush"), (b"hush\r\n", "hush"), (b" a b \n\n", " a b \n")]
+                .into_iter()
+                .enumerate()
+        {
+            let file = Kept::new(&format!("text-{number}"), bytes);
+            assert_eq!(file.parsed().expect("valid").bytes, expected.as_bytes());
+        }
+        assert_eq!(Secret::parse("hush").expect("valid").bytes, b"hush");
+    }
+
+    #[test]
+    fn a_file_that_is_no_secret_is_refused_and_not_shown() {
+        let large = vec![b'x'; FILE_BYTES_MAX + 1];
+        let cases: [(&str, &[u8], &str); 4] = [
+            ("empty", b"", "there is no password"),
+            ("newline", b"\n", "there is no password"),
+            ("binary", b"hush\xff", "a byte is not UTF-8"),
+            ("large", &large, "more than 65536 bytes"),
+        ];
+        for (name, bytes, expected) in cases {
+            let error = Kept::new(name, bytes).parsed().expect_err(name);
+            assert!(error.contains(expected) && !error.contains("hush"), "{error}");
+        }
+        let largest = Kept::new("largest", &large[1..]).parsed().expect("as large as may be");
+        assert_eq!(largest.bytes.len(), FILE_BYTES_MAX);
+        for (value, expected) in [
+            ("file:hush", "an absolute path"),
+            ("file:", "an absolute path"),
+            ("file:/nowhere", "No such file"),
+        ] {
+            let error = Secret::parse(value).expect_err(value);
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn secret_of_a_file_is_read_again_for_the_users() {
+        let file = Kept::new("again", b"one");
+        let source = Source::Password(file.parsed().expect("valid"));
+        assert!(source.is_file());
+        std::fs::write(&file.0, "two").expect("a temporary file");
+        let users = source.users().expect("valid");
+        assert!(users.authenticate(b"default", b"two").is_some());
+        assert!(users.authenticate(b"default", b"one").is_none());
+    }
+
+    #[test]
+    fn secret_that_all_users_can_read_gives_a_remark() {
+        let file = Kept::new("mode", b"hush");
+        let warning = |mode: u32| {
+            std::fs::set_permissions(&file.0, std::fs::Permissions::from_mode(mode))
+                .expect("the file is ours");
+            file.parsed().expect("valid").warning()
+        };
+        assert!(warning(0o644).is_some_and(|text| text.contains("chmod o-r /")));
+        assert_eq!(warning(0o640), None);
+        assert_eq!(Secret::parse("hush").expect("valid").warning(), None);
+    }
 }

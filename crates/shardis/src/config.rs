@@ -12,7 +12,7 @@
 //! fault is reported with its place in the file, and all of them at once where possible. Nothing here listens, connects
 //! or writes.
 //!
-//! A file of another program becomes TOML first (`config/imported.rs`).
+//! A file of another program becomes TOML first (`config/imported.rs`). A file may include others (`config/include.rs`).
 //!
 //! A key keeps its place in the file beside it (`config/flags.rs`). A refusal begins with the flag that it is about; `config/wording.rs`
 //! makes it one of keys. `[[listener]]` becomes `--listener`, or the arguments of `shardis tcp` (`config/listeners.rs`).
@@ -22,6 +22,7 @@ mod environment;
 mod faults;
 mod flags;
 mod imported;
+mod include;
 mod listeners;
 mod mirrors;
 mod pools;
@@ -68,7 +69,7 @@ pub(crate) fn load(path: &Path, words: &[OsString], depth: Depth) -> Result<Serv
     let document = Document::read(path)?;
     match import::kind(&document.text) {
         Some(kind) => imported::load(kind, path, &document, words, depth),
-        None => read(path, &document, words, depth),
+        None => read(path, &document.with_included(path), words, depth),
     }
 }
 
@@ -258,7 +259,7 @@ impl<'a> Reader<'a> {
     /// The reason why the address of `claim` is taken.
     fn taken(&self, claim: &Claim) -> String {
         let owner = match claim.at {
-            Some(at) => format!("line {}", self.document.line(at)),
+            Some(at) => self.document.line(at),
             None => self.wording.of_file(claim.option),
         };
         format!("{owner} has this address already; each listener needs its own")

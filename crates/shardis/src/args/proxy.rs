@@ -460,7 +460,10 @@ impl ProxyArgs {
         Ok(TopologySpec { nodes, distribution, hash, tag_rule })
     }
 
-    /// The secret that is the value of the flag `name`.
+    /// The flags whose values are secrets.
+    pub(crate) const SECRETS: [&str; 3] = ["requirepass", "node-auth", "sentinel-auth"];
+
+    /// The secret that is the value of the flag `name`, one of [`ProxyArgs::SECRETS`].
     pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
         match name {
             "requirepass" => self.requirepass.as_ref(),

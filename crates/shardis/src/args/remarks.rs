@@ -15,10 +15,16 @@ impl ProxyArgs {
         // Faults of files are reported elsewhere.
         let users = self.users().users().ok();
         remarks.extend(users.and_then(|users| self.warning_of_openness(&users)).map(str::to_owned));
+        remarks.extend(self.readable_secrets());
         remarks.extend(self.without_effect());
         remarks.extend(self.reading.remarks(topology, &self.transport.listener));
         remarks.extend(self.transport.remarks());
         remarks
+    }
+
+    fn readable_secrets(&self) -> Vec<String> {
+        let warning = |name: &&str| Some(format!("--{name}: {}", self.secret(name)?.warning()?));
+        ProxyArgs::SECRETS.iter().filter_map(warning).collect()
     }
 
     fn without_effect(&self) -> Vec<String> {

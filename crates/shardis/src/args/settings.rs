@@ -25,13 +25,21 @@ fn setting(arg: &Arg, matches: &ArgMatches, in_file: &[String]) -> Option<Settin
     let values = matches.get_raw(id).into_iter().flatten();
     let values: Vec<_> = values.map(|value| value.to_string_lossy().into_owned()).collect();
     let is_secret = arg.get_value_parser().type_id() == TypeId::of::<Secret>();
-    let value = if is_secret && !values.is_empty() { MASK.to_owned() } else { values.join(",") };
+    let value = match values.first() {
+        Some(value) if is_secret => masked(value),
+        _ => values.join(","),
+    };
     let source = match matches.value_source(id) {
         Some(ValueSource::CommandLine) if in_file.iter().any(|known| known == id) => "file",
         Some(ValueSource::CommandLine) => "command line",
         _ => "default",
     };
     Some(Setting { name, value, source })
+}
+
+/// The text in place of the secret `value`, with the file that has it.
+fn masked(value: &str) -> String {
+    Secret::file_in(value).map_or_else(|| MASK.to_owned(), |path| format!("{MASK} of the file {path}"))
 }
 
 #[cfg(test)]
@@ -52,5 +60,6 @@ mod tests {
         assert_eq!(found("maxclients"), "10000 default");
         assert_eq!(found("requirepass"), "(secret) command line");
         assert!(!settings.iter().any(|setting| setting.value.contains("hush")));
+        assert_eq!(masked("file:/run/secrets/a"), "(secret) of the file /run/secrets/a");
     }
 }

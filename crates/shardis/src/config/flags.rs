@@ -2,6 +2,7 @@
 
 use super::document::Pair;
 use super::faults::Fault;
+use super::include::INCLUDE;
 use super::wording::Wording;
 use super::{environment, wording};
 use crate::access::Secret;
@@ -140,7 +141,10 @@ impl Flags {
     /// The fault of a key that no flag has.
     fn unknown(&self, key: &str) -> String {
         if key == "config" {
-            return format!("{key}: a file cannot name another file; write its keys here");
+            return format!("{key}: only the command line names the first file; name others with {INCLUDE}");
+        }
+        if key == INCLUDE {
+            return format!("{key}: write it above all tables, as in include = [\"conf.d/*.toml\"]");
         }
         if key == "pool" {
             return format!(

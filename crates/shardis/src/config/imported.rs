@@ -89,7 +89,7 @@ fn refusals(import: &Import, has_nodes: bool) -> Vec<Fault> {
 }
 
 fn toml(rendered: Rendered) -> Document {
-    Document { text: rendered.text, origins: rendered.places }
+    Document { text: rendered.text, origins: rendered.places, ..Document::default() }
 }
 
 fn folder(path: &Path) -> PathBuf {

@@ -196,7 +196,7 @@ impl<'a> Reader<'a> {
         for claim in own {
             let at = *claim.at.get_or_insert(at);
             let Some(other) = others.iter().find(|other| other.place.is_same(&claim.place)) else { continue };
-            let line = other.at.map_or_else(String::new, |at| format!(" (line {})", self.document.line(at)));
+            let line = other.at.map_or_else(String::new, |at| format!(" ({})", self.document.line(at)));
             let text = format!(
                 "pool {pool}: address {}: another pool{line} has this address already; each needs its own",
                 claim.place

@@ -1,6 +1,7 @@
 //! Files and their results: valid ones, broken ones, and absurd ones.
 
 mod broken_files;
+mod includes;
 mod pools;
 
 use super::*;
@@ -186,10 +187,10 @@ maxclients = 7\nidle-timeout = 0\ncheck = \"off\"\n";
 #[test]
 fn an_invalid_byte_is_reported_with_its_position() {
     let (document, fault) =
-        Document::new(b"port = 1\nzone = \"\xc3\xa4\xff\"".to_vec()).expect_err("not UTF-8");
+        *Document::new(b"port = 1\nzone = \"\xc3\xa4\xff\"".to_vec()).expect_err("not UTF-8");
     let faults = Faults::new(Path::new("F"), &document, vec![fault]);
     assert_eq!(faults.to_string(), "F:2:10: the byte 0xff is not UTF-8; write the file in UTF-8");
-    let (document, fault) = Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
+    let (document, fault) = *Document::new(vec![b'#'; 2 << 20]).expect_err("too large");
     let faults = Faults::new(Path::new("F"), &document, vec![fault]);
     assert_eq!(faults.to_string(), "F: the file has more than 1048576 bytes, the limit of a configuration");
 }
@@ -287,7 +288,7 @@ fn any_file_is_a_configuration_or_faults_with_places() {
         }
         let faults = match Document::new(bytes) {
             Ok(document) => read(Path::new("F"), &document, &[], Depth::Check).err(),
-            Err((document, fault)) => Some(Faults::new(Path::new("F"), &document, vec![fault])),
+            Err(broken) => Some(Faults::new(Path::new("F"), &broken.0, vec![broken.1])),
         };
         for line in faults.iter().flat_map(Faults::lines) {
             refused += 1;
