@@ -35,6 +35,7 @@ mod packaging;
 mod page;
 mod passing;
 mod per_shard;
+mod policy;
 mod pops;
 mod process;
 mod pubsub;

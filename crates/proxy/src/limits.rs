@@ -6,6 +6,7 @@
 
 use crate::link::profile::DATABASES_MAX;
 use crate::login::credentials::Credentials;
+use crate::policy::Policies;
 use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
 use command::NewEvaluator;
@@ -341,12 +342,21 @@ pub struct Settings {
     pub authority: Authority,
     /// Whether named nodes are inspected: see `link/inspection.rs`.
     pub inspects_nodes: bool,
-    /// Whether clients from other machines are refused while the default user has no password, as by Redis.
-    pub protected_mode: bool,
+    /// See [`Access`].
+    pub access: Access,
     /// Users and their permissions, which all workers of a process share.
     pub registry: Arc<Registry>,
     /// Our credentials at the nodes.
     pub credentials: Credentials,
+}
+
+/// The rules for clients beside the permissions of their users.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Access {
+    /// Whether clients from other machines are refused while the default user has no password, as by Redis.
+    pub protected_mode: bool,
+    /// The policies of listeners.
+    pub policies: Policies,
 }
 
 impl Settings {
@@ -374,7 +384,7 @@ impl Default for Settings {
             ejecting: None,
             authority: Authority::default(),
             inspects_nodes: false,
-            protected_mode: false,
+            access: Access::default(),
             registry: Arc::default(),
             credentials: Credentials::default(),
         }

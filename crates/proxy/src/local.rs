@@ -80,7 +80,7 @@ impl Core {
                 session.features.wishes.replica_reads = false;
                 self.readers.set_reads(&mut self.cx, session, false);
                 self.cx.change_profile(session, Profile::default());
-                session.features.login = passing::newcomer(&self.cx);
+                login::set_login(&self.cx, session, passing::newcomer(&self.cx));
                 if session.mute == Mute::Off {
                     session.mute = Mute::No;
                 }

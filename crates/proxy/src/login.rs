@@ -37,6 +37,25 @@ pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
     cx.outside.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
 }
 
+/// Makes the client `login`. The policy of its listener holds for every identity.
+pub(crate) fn set_login(cx: &Context, session: &mut Session, login: Login) {
+    let policy = cx.settings.access.policies.of(session.features.listener);
+    session.features.is_renaming = policy.is_some_and(|policy| !policy.names.is_empty());
+    session.features.login = login.ruled(policy.is_some());
+}
+
+/// Whether the policy of the client's listener permits `request`. If not, the client has got an error.
+fn obeys_policy(cx: &mut Context, session: &mut Session, command: &Command, request: &Request<'_>) -> bool {
+    let policy = cx.settings.access.policies.of(session.features.listener);
+    match policy.and_then(|policy| policy.objection(command, cx.engine.asking, request)) {
+        Some(text) => {
+            cx.refuse(session, &text);
+            false
+        }
+        None => true,
+    }
+}
+
 /// Whether `request` may be carried out for the session. If not, the client has got an error. To be called first for
 /// every request while [`Login::is_checked`].
 #[cold]
@@ -47,7 +66,7 @@ pub(crate) fn permit(
     request: &Request<'_>,
 ) -> bool {
     let Some(obstacle) = session.features.login.obstacle(command, cx.engine.asking, request) else {
-        return true;
+        return obeys_policy(cx, session, command, request);
     };
     if let Obstacle::Denied(denied) = obstacle {
         let (reason, object) = match denied {
@@ -104,7 +123,8 @@ pub(crate) fn log_in(
 ) -> bool {
     match cx.logins.users.authenticate(name, password) {
         Some(user) => {
-            session.features.login = Login::of(user);
+            let login = Login::of(user);
+            set_login(cx, session, login);
             true
         }
         None => {

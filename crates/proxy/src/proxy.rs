@@ -18,7 +18,7 @@ use crate::limits::{Limits, Settings};
 use crate::link::kept::Kept;
 use crate::link::{Due, LinkIx, State, Use, inspection, suspect};
 use crate::local::inquiry;
-use crate::login::{admission, passing};
+use crate::login::{self, admission, passing};
 use crate::outcome::{Fault, Outcome};
 use crate::pause;
 use crate::peers::{Peer, Peers};
@@ -84,7 +84,8 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
-            session.features.login = passing::newcomer(&self.core.cx);
+            session.features.listener = arrival.listener;
+            login::set_login(&self.core.cx, session, passing::newcomer(&self.core.cx));
             let from = self.core.readers.policy_of(arrival.listener);
             if self.core.readers.are_wanted_by(from) {
                 session.features.reads = Some(Box::new(Reads::new(from)));

@@ -2,10 +2,13 @@
 //!
 //! A request that is in flight keeps the deadline that it has. All later requests follow the new settings.
 
-use crate::limits::{CrossShard, Limits, Slowlog};
+use crate::limits::{Access, CrossShard, Limits, Slowlog};
 use crate::link::{State, Use};
+use crate::login;
+use crate::peers::Peer;
 use crate::proxy::Proxy;
 use crate::slow::SlowWatch;
+use crate::transaction;
 use stdx::Instant;
 
 /// The settings that may change. The memory limits in `limits` must be those of the start, since buffers were sized by them.
@@ -19,8 +22,8 @@ pub struct Reloaded {
     pub cross_shard: CrossShard,
     /// See [`crate::Settings::slowlog`].
     pub slowlog: Slowlog,
-    /// See [`crate::Settings::protected_mode`]. Clients that are connected stay.
-    pub protected_mode: bool,
+    /// See [`Access`]. Clients that are connected stay, and policies hold for them as well.
+    pub access: Access,
 }
 
 /// Whether a shared link is being made at `now`, on which requests may wait that were never sent. A node that could not be
@@ -44,12 +47,28 @@ pub fn adopt_settings(proxy: &mut Proxy, reloaded: &Reloaded, now: Instant) {
     cx.limits = reloaded.limits.clone();
     cx.settings.allow_admin = reloaded.allow_admin;
     cx.settings.cross_shard = reloaded.cross_shard;
-    cx.settings.protected_mode = reloaded.protected_mode;
     if cx.settings.slowlog != reloaded.slowlog {
         cx.settings.slowlog = reloaded.slowlog;
         cx.engine.keeps_to_show = reloaded.slowlog.is_on();
         cx.slow = SlowWatch::new(reloaded.slowlog);
     }
     core.cx.engine.check_at = now;
+    let before = std::mem::replace(&mut core.cx.settings.access, reloaded.access.clone());
+    if before.policies != reloaded.access.policies {
+        apply_policies(proxy);
+    }
     proxy.follow_up();
+}
+
+/// Has the clients' requests to come checked by the present policies. A transaction that was begun is spoiled: its commands
+/// were checked by the policies before.
+fn apply_policies(proxy: &mut Proxy) {
+    let Proxy { core, peers, .. } = proxy;
+    for index in 0..peers.places() {
+        let Some(conn) = peers.id_at(index) else { continue };
+        let Some(Peer::Client(session)) = peers.get_mut(conn) else { continue };
+        let login = session.features.login.clone();
+        login::set_login(&core.cx, session, login);
+        transaction::spoil_transaction(&mut core.cx, session);
+    }
 }

@@ -5,6 +5,8 @@ pub(crate) mod learn;
 pub(crate) mod objection;
 pub(crate) mod prefix_cache;
 pub(crate) mod reads;
+pub(crate) mod renaming;
+pub(crate) mod rewritten;
 pub(crate) mod route;
 pub(crate) mod transactions;
 pub(crate) mod upload;
@@ -109,7 +111,7 @@ impl Context {
 
     /// Refuses a request that names no command.
     #[cold]
-    fn refuse_unresolved(
+    pub(crate) fn refuse_unresolved(
         &mut self,
         session: &mut Session,
         resolved: Resolved<'_>,
@@ -441,6 +443,9 @@ impl Core {
             Resolved::Unknown if command::is_cross_protocol(request.arg(0)) => {
                 self.cx.close_cross_protocol(session)
             }
+            Resolved::Unknown if let Some(step) = self.carry_out_renamed(session, request, keys, reply) => {
+                return step;
+            }
             Resolved::Unknown if !learned::is_learnable(request.arg(0)) => {
                 self.cx.refuse_unknown(session, request, reply);
             }
@@ -480,16 +485,44 @@ impl Core {
     ) -> Step {
         walk::enter("carry_out");
         let Resolved::Command(command) = resolved else {
-            return self.cx.refuse_unresolved(session, resolved, request, reply);
+            let renamed = self.carry_out_renamed(session, request, keys, reply);
+            return renamed.unwrap_or_else(|| self.cx.refuse_unresolved(session, resolved, request, reply));
         };
         if session.features.login.is_checked() {
-            if let Some(step) = passing::ask_for_default_user(&mut self.cx, session, command) {
+            if let Some(step) = self.carry_out_renamed(session, request, keys, reply) {
                 return step;
             }
-            if !login::permit(&mut self.cx, session, command, request) {
-                return Step::Done;
+            if let Some(step) = self.check(session, command, request) {
+                return step;
             }
         }
+        self.carry_out_permitted(session, command, request, keys, reply)
+    }
+
+    /// Checks whether the client may have `request` carried out. If not now, the result is the step instead.
+    pub(crate) fn check(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+    ) -> Option<Step> {
+        let asked = passing::ask_for_default_user(&mut self.cx, session, command);
+        if asked.is_some() {
+            return asked;
+        }
+        (!login::permit(&mut self.cx, session, command, request)).then_some(Step::Done)
+    }
+
+    /// Runs a command that its client may have carried out.
+    #[inline]
+    pub(crate) fn carry_out_permitted(
+        &mut self,
+        session: &mut Session,
+        command: &Command,
+        request: &Request<'_>,
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
         if session.features.subscribed.is_some() {
             if let Some(step) = pubsub::detain_listener(&mut self.cx, session, command) {
                 return step;

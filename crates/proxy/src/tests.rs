@@ -26,6 +26,7 @@ mod operator;
 mod own_answers;
 mod passing;
 mod per_shard;
+mod policy;
 mod pops;
 mod profiles;
 mod proof;

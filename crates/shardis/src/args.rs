@@ -2,6 +2,7 @@
 
 mod admin;
 pub(crate) mod admin_tls;
+mod bytes;
 mod discovery;
 mod file;
 mod generate;
@@ -10,6 +11,7 @@ pub(crate) mod listener;
 pub(crate) mod mirror;
 mod node_auth;
 mod nutcracker;
+pub(crate) mod policy;
 mod proxy;
 mod remarks;
 mod ring;
@@ -35,8 +37,9 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 pub(crate) use admin::AdminArgs;
+pub(crate) use bytes::parse_bytes;
 pub(crate) use generate::{GenerateArgs, generate};
-pub(crate) use proxy::{ProxyArgs, Way, parse_bytes, parse_switch};
+pub(crate) use proxy::{ProxyArgs, Way, parse_switch};
 pub(crate) use remarks::no_effect;
 pub(crate) use ring::RingOptions;
 pub(crate) use service::{LogFormat, ServiceArgs};

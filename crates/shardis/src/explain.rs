@@ -21,11 +21,13 @@ pub(crate) fn run(args: &ProxyArgs, request: &[OsString]) -> Result<ExitCode> {
     encode::request(&mut bytes, &words);
     let scanned = Scanner::default().scan(&bytes, &RequestLimits::default(), &mut spans, &mut Vec::new());
     let Ok(Scanned::Request { .. }) = scanned else { bail!("the request is larger than a node takes") };
+    let access = args.access(std::iter::once(0));
     let rules = Rules {
         topology: &topology,
         cross_shard: args.cross_shard,
         allow_admin: args.allow_admin,
         databases: args.databases(),
+        policy: access.policies.of(0),
     };
     let explanation = explain(&rules, &Request::new(&bytes, &spans));
     // A closed stdout is no error: nobody reads.

@@ -42,6 +42,8 @@ pub(crate) struct Listener {
     door: Door,
     /// Treatment of clients' bytes there.
     pub mode: Mode,
+    /// The way in of the configuration that it serves, by its index.
+    pub way: usize,
 }
 
 /// Treatment of clients' bytes.
@@ -154,8 +156,10 @@ impl Listener {
         args: &ProxyArgs,
         passed: &mut PassedSockets,
     ) -> Result<Vec<Listener>, CannotListen> {
-        let mut listeners = Vec::new();
-        for Way { option, place, is_tls, read_from } in args.ways_in().map_err(CannotListen::Unknown)? {
+        let mut listeners: Vec<Listener> = Vec::new();
+        let ways = args.ways_in().map_err(CannotListen::Unknown)?;
+        for (number, Way { option, place, is_tls, read_from, .. }) in ways.into_iter().enumerate() {
+            let first = listeners.len();
             let mode = Mode::Redis { is_tls, read_from };
             let sockets = passed.take(option, &place);
             match place {
@@ -169,6 +173,7 @@ impl Listener {
                     listeners.push(Listener::unix(&path, option, args.transport.unixsocketperm, mode)?);
                 }
             }
+            listeners[first..].iter_mut().for_each(|listener| listener.way = number);
         }
         Ok(listeners)
     }
@@ -179,7 +184,7 @@ impl Listener {
             ListeningSocket::Tcp(socket, addr) => Door::Tcp { socket: TcpListener::from_std(socket), addr },
             ListeningSocket::Unix(socket, path) => Door::unix(socket, path, None),
         };
-        Listener { door, mode }
+        Listener { door, mode, way: 0 }
     }
 
     /// One at `addr`, which `option` says.
@@ -193,7 +198,7 @@ impl Listener {
         let (addr, socket) =
             bound.map_err(|error| CannotListen::At { place: Place::Tcp(addr), option, error })?;
         let door = Door::Tcp { socket: TcpListener::from_std(socket), addr };
-        Ok(Listener { door, mode })
+        Ok(Listener { door, mode, way: 0 })
     }
 
     /// A listener at `path`, which `option` names, with a file of these permissions.
@@ -207,7 +212,7 @@ impl Listener {
         let path = std::path::absolute(path).map_err(cannot)?;
         let socket = bind_unix(&path, permissions).map_err(cannot)?;
         let file = SocketFile(path.clone());
-        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode })
+        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode, way: 0 })
     }
 
     /// Where it listens.

@@ -16,7 +16,7 @@ use std::fmt;
 use topology::{ShardSpec, Topology};
 
 /// Flags whose values may change while shardis serves.
-const LIVE: [&str; 22] = [
+const LIVE: [&str; 27] = [
     "timeout",
     "maxclients",
     "connect-timeout-ms",
@@ -39,6 +39,11 @@ const LIVE: [&str; 22] = [
     "log-level",
     "drain-timeout",
     "pool",
+    "deny",
+    "rename",
+    "max-keys",
+    "max-value",
+    "read-only",
 ];
 
 /// Keys of the sample by which moves are told, about 1 in 1,000.
@@ -150,6 +155,7 @@ impl Changes {
             }
             let effect = match old.name.as_str() {
                 "nodes" => effect_of_nodes(before, after),
+                "listener" if are_same_places(before, after) => Effect::Live,
                 name if LIVE.contains(&name) => Effect::Live,
                 _ => Effect::Restart("the start alone reads this key".to_owned()),
             };
@@ -201,6 +207,15 @@ fn is_other_tcp(before: &Serving, after: &Serving) -> bool {
 fn listed(names: &[Option<String>]) -> String {
     let shown = |name: &Option<String>| name.clone().unwrap_or_else(|| "(without a name)".to_owned());
     names.iter().map(shown).collect::<Vec<_>>().join(",")
+}
+
+/// Whether all listeners are where they were and differ at most in their policies for commands.
+fn are_same_places(before: &Pool, after: &Pool) -> bool {
+    let places = |pool: &Pool| -> Vec<_> {
+        let ways = pool.args.ways_in().unwrap_or_default();
+        ways.into_iter().map(|way| (way.option, way.place, way.is_tls, way.read_from)).collect()
+    };
+    places(before) == places(after)
 }
 
 /// The effect of another list of nodes.
@@ -328,6 +343,16 @@ mod tests {
             let text = changes(&tcp("", ""), &tcp(above, more));
             assert!(text.starts_with("listener: ") && text.contains("needs a restart"), "{text}");
         }
+    }
+
+    #[test]
+    fn policies_of_the_same_listeners_are_live() {
+        let listener = |more: &str| format!("[[listener]]\naddress = '/a'\n{more}");
+        let live = changes(&listener(""), &listener("deny = ['KEYS']"));
+        assert_eq!(live, "listener: /a -> /a deny=KEYS, live\n");
+        let moved = changes(&listener(""), "[[listener]]\naddress = '/b'\ndeny = ['KEYS']");
+        assert!(moved.contains("needs a restart"), "{moved}");
+        assert_eq!(changes("", "read-only = true"), "read-only: false -> true, live\n");
     }
 
     #[test]

@@ -52,14 +52,33 @@ const PINNED_DESCRIPTORS: usize = 256;
 /// The least number of nodes for which descriptors are kept free, if the real one is not known yet.
 const DISCOVERED_NODES: usize = 64;
 
+/// A listener, as the control thread remembers it.
+#[derive(Clone, Copy, Debug)]
+struct Listened {
+    /// Whether its clients speak TLS.
+    is_tls: bool,
+    /// The way in of the configuration that it serves, by its index.
+    way: usize,
+}
+
+impl Listened {
+    fn of(listener: &Listener) -> Listened {
+        Listened { is_tls: matches!(listener.mode, Mode::Redis { is_tls: true, .. }), way: listener.way }
+    }
+}
+
+/// The ways in of the configuration that `listeners` serve.
+fn ways_of(listeners: &[Listened]) -> impl Iterator<Item = usize> {
+    listeners.iter().map(|listener| listener.way)
+}
+
 /// The service before it runs: everything known before the first client.
 pub(crate) struct ShardingPlan {
     args: ProxyArgs,
     /// The first listener, and its port; 0 if it has none.
     place: String,
     port: u16,
-    /// Whether clients of each listener speak TLS.
-    is_tls: Vec<bool>,
+    listeners: Vec<Listened>,
     reading: Reading,
     registry: Arc<Registry>,
     acceptor: Option<Acceptor>,
@@ -97,7 +116,7 @@ impl ShardingPlan {
         Ok(ShardingPlan {
             place: String::new(),
             port: 0,
-            is_tls: Vec::new(),
+            listeners: Vec::new(),
             reading: Reading::default(),
             node_tls: args.transport.node_tls(&certificates).map(Arc::new),
             acceptor: certificates.acceptor,
@@ -149,7 +168,7 @@ impl ShardingPlan {
             ejecting: args.reading.ejecting(),
             authority: args.auth,
             inspects_nodes: true,
-            protected_mode: args.is_protected(),
+            access: args.access(ways_of(&self.listeners)),
             registry: Arc::clone(&self.registry),
             credentials: self.credentials.clone(),
         };
@@ -243,8 +262,7 @@ impl Plan for ShardingPlan {
         self.admin = admin.map(|place| open_admin(&place, condition, passed)).transpose()?;
         self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
-        let is_tls = |listener: &Listener| matches!(listener.mode, Mode::Redis { is_tls: true, .. });
-        self.is_tls = listeners.iter().map(is_tls).collect();
+        self.listeners = listeners.iter().map(Listened::of).collect();
         let own_policy = |(listener, id): (&Listener, u16)| match listener.mode {
             Mode::Redis { read_from, .. } => Some((id, read_from?)),
             Mode::Tcp => None,
@@ -360,7 +378,7 @@ impl Plan for ShardingPlan {
             },
             admin_tls: self.admin_tls,
             entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
-            is_tls: self.is_tls,
+            listeners: self.listeners,
             node_tls: self.node_tls,
             registry: self.registry,
             jobs,
@@ -387,8 +405,7 @@ pub(crate) struct Sharding {
     admin_tls: Option<AdminTls>,
     /// The first steps of clients with TLS or with a PROXY header.
     entry: Entry,
-    /// Whether clients of each listener speak TLS.
-    is_tls: Vec<bool>,
+    listeners: Vec<Listened>,
     node_tls: Option<Arc<NodeTls>>,
     registry: Arc<Registry>,
     jobs: mpsc::Receiver<(usize, ControlJob)>,
@@ -443,7 +460,7 @@ impl Service for Sharding {
     }
 
     fn give(&mut self, newcomer: Newcomer, listener: usize) {
-        let is_tls = self.is_tls[listener];
+        let is_tls = self.listeners[listener].is_tls;
         let listener = listener as u16;
         let message = match newcomer {
             Newcomer::Unix(stream, peer) => Message::AcceptUnix { stream, peer, listener },
@@ -512,7 +529,7 @@ impl Sharding {
             allow_admin: args.allow_admin,
             cross_shard: args.cross_shard,
             slowlog: args.admin.slowlog.slowlog(),
-            protected_mode: args.is_protected(),
+            access: args.access(ways_of(&self.listeners)),
         });
         self.tell_workers(|| Message::Settings(Arc::clone(&settings)));
         let nodes = |pool: &Pool| pool.args.spec().map(|spec| spec.nodes);

@@ -3,6 +3,7 @@
 
 use crate::args::listener::{ListenerArg, Place};
 use crate::args::no_effect;
+use crate::args::policy::PolicyArgs;
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::net::SocketAddr;
@@ -43,10 +44,13 @@ pub(crate) struct TransportArgs {
     pub(crate) unixsocketperm: Option<u32>,
 
     /// Additional listener, repeatable: host:port, [v6]:port or unix:/path, then optionally tls and a read policy, each
-    /// after a blank, as in --listener='127.0.0.1:6381 read-from=replica'
+    /// after a blank, as in --listener='127.0.0.1:6381 read-from=replica'. Policies: docs/policy.md
     #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
+
+    #[command(flatten)]
+    pub(crate) policy: PolicyArgs,
 
     /// TLS to nodes, except over unix sockets
     #[arg(long)]

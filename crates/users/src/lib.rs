@@ -24,6 +24,7 @@
 //! `stdx`. The root's `clippy.toml` forbids clocks, threads and sockets.
 
 mod bits;
+mod commands;
 mod denials;
 mod describe;
 mod file;
@@ -33,6 +34,7 @@ mod registry;
 mod rules;
 mod user;
 
+pub use commands::Commands;
 pub use denials::{Context, Denial, Denials, Reason};
 pub use describe::Description;
 pub use file::FileError;

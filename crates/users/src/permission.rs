@@ -74,7 +74,7 @@ impl Selector {
         Ok(())
     }
 
-    fn permits_first_arg(&self, number: Number, request: &Request<'_>) -> bool {
+    pub(crate) fn permits_first_arg(&self, number: Number, request: &Request<'_>) -> bool {
         let Some(arg) = request.get(1) else { return false };
         self.first_args.iter().any(|args| args.number == number && args.contains(arg))
     }

@@ -132,7 +132,7 @@ impl Selector {
         Ok(selector)
     }
 
-    fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
+    pub(crate) fn apply(&mut self, rule: &[u8]) -> Result<(), RuleError> {
         match rule.to_ascii_lowercase().as_slice() {
             b"allkeys" | b"~*" => self.set_all_keys(true),
             b"resetkeys" => self.set_all_keys(false),

@@ -210,7 +210,7 @@ pub(crate) fn parameters(core: &Core) -> Vec<(&'static str, String)> {
         ("maxmemory", "0".to_owned()),
         ("maxmemory-policy", "noeviction".to_owned()),
         ("port", settings.port.to_string()),
-        ("protected-mode", if settings.protected_mode { "yes" } else { "no" }.to_owned()),
+        ("protected-mode", if settings.access.protected_mode { "yes" } else { "no" }.to_owned()),
         ("proto-max-bulk-len", limits.engine.request.bulk_bytes_max.to_string()),
         ("save", String::new()),
         ("supervised", "no".to_owned()),

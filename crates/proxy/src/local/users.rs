@@ -5,6 +5,7 @@ use crate::errors;
 use crate::features::Session;
 use crate::local::gathered::{Gathered, Question};
 use crate::local::inquiry;
+use crate::login;
 use crate::login::identity::Login;
 use crate::login::job::ControlJob;
 use crate::peers::Peer;
@@ -35,9 +36,9 @@ impl Core {
         self.cx.logins.users = Arc::clone(&users);
         inquiry::ask_workers(&mut self.cx, session, Question::Users(users), Gathered::Users { deleted });
         match session.features.login.among(&self.cx.logins.users) {
-            Some(login) => session.features.login = login,
+            Some(login) => login::set_login(&self.cx, session, login),
             None => {
-                session.features.login = Login::newcomer(&self.cx.logins.users);
+                login::set_login(&self.cx, session, Login::newcomer(&self.cx.logins.users));
                 session.phase = Phase::Closing { linger: false };
             }
         }
@@ -96,9 +97,11 @@ impl Proxy {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
             match session.features.login.among(users) {
-                Some(login) if login.user == session.features.login.user => session.features.login = login,
+                Some(login) if login.user == session.features.login.user => {
+                    login::set_login(&self.core.cx, session, login);
+                }
                 Some(login) => {
-                    session.features.login = login;
+                    login::set_login(&self.core.cx, session, login);
                     // With EXEC, Redis checks the queued commands once more. Here they are queued as bytes, so none of
                     // them is carried out.
                     transaction::spoil_transaction(&mut self.core.cx, session);

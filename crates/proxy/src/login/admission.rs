@@ -26,7 +26,7 @@ pub(crate) fn refusal_of(cx: &mut Context, arrival: &Arrival<'_>, is_draining: b
 /// have a protected mode of their own.
 fn is_protected(cx: &Context) -> bool {
     let settings = &cx.settings;
-    settings.protected_mode
+    settings.access.protected_mode
         && settings.authority == Authority::Proxy
         && cx.logins.users.default_user().is_open()
 }
@@ -40,7 +40,7 @@ fn is_of_another_machine(peer: &str) -> bool {
 mod tests {
     use super::*;
     use crate::testing::{Rig, registry};
-    use crate::{Board, Limits, Settings};
+    use crate::{Access, Board, Limits, Settings};
     use std::sync::Arc;
 
     /// The error for a client from `peer`; `""` if it is admitted.
@@ -77,7 +77,11 @@ mod tests {
     #[test]
     fn protected_mode_denies_others_until_there_is_a_password() {
         let rig = |protected_mode, users| {
-            let settings = Settings { protected_mode, registry: registry(users), ..Settings::default() };
+            let settings = Settings {
+                access: Access { protected_mode, ..Access::default() },
+                registry: registry(users),
+                ..Settings::default()
+            };
             Rig::ready_as(1, Limits::default(), settings)
         };
         let (open, closed) = ("user default on nopass ~* &* +@all", "user default on >x ~* &* +@all");
@@ -95,8 +99,11 @@ mod tests {
 
     #[test]
     fn protected_mode_ignores_claimed_local_addresses() {
-        let mut rig =
-            Rig::ready_as(1, Limits::default(), Settings { protected_mode: true, ..Settings::default() });
+        let mut rig = Rig::ready_as(
+            1,
+            Limits::default(),
+            Settings { access: Access { protected_mode: true, ..Access::default() }, ..Settings::default() },
+        );
         let mut is_denied = |peer, named_by| {
             let arrival = Arrival { named_by, ..Arrival::of(peer) };
             rig.proxy.accept(&arrival, rig.now).is_err_and(|told| told.starts_with(b"-DENIED "))

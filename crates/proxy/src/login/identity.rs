@@ -21,6 +21,8 @@ pub(crate) enum Checks {
     /// None: the user may do everything.
     #[default]
     Nothing,
+    /// The policy of the client's listener alone: the user may do everything.
+    Listener,
     /// The permissions of the user.
     Rights,
     /// The client has not sent its password: hardly any request is carried out.
@@ -83,6 +85,16 @@ impl Login {
         }
     }
 
+    /// The same client at a listener that has a policy if it `is_ruled`.
+    pub(crate) fn ruled(self, is_ruled: bool) -> Login {
+        let checks = match self.checks {
+            Checks::Nothing if is_ruled => Checks::Listener,
+            Checks::Listener if !is_ruled => Checks::Nothing,
+            checks => checks,
+        };
+        Login { checks, ..self }
+    }
+
     /// Whether requests must be checked.
     #[inline]
     pub(crate) fn is_checked(&self) -> bool {
@@ -123,7 +135,9 @@ impl Login {
         match (self.checks, &self.user) {
             (Checks::Nothing, _) => true,
             (Checks::Rights, Some(user)) => user.permits_any(number, key),
-            (Checks::Rights, None) | (Checks::Password | Checks::Unknown { .. }, _) => false,
+            (Checks::Rights, None) => false,
+            // The policy may depend on the other arguments.
+            (Checks::Listener | Checks::Password | Checks::Unknown { .. }, _) => false,
         }
     }
 
@@ -143,7 +157,7 @@ impl Login {
         request: &Request<'_>,
     ) -> Option<Obstacle> {
         let user = match (self.checks, &self.user) {
-            (Checks::Nothing | Checks::Unknown { .. }, _) => return None,
+            (Checks::Nothing | Checks::Listener | Checks::Unknown { .. }, _) => return None,
             (Checks::Rights, Some(user)) => user,
             _ if command.flags.contains(Flags::NO_AUTH) => return None,
             _ => return Some(Obstacle::NoAuth),

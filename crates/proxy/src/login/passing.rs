@@ -167,7 +167,7 @@ fn enter_as(
         session.replies.raise_barrier(session.replies.front());
     }
     cx.change_profile(session, kind);
-    session.features.login = login;
+    login::set_login(cx, session, login);
     true
 }
 
@@ -277,7 +277,7 @@ pub(crate) fn note_default_user(cx: &mut Context, peers: &mut Peers, ix: LinkIx,
         if let Some(Peer::Client(session)) = peers.get_mut(conn)
             && cx.profiles.kind(session.profile).who == Who::Pool
         {
-            session.features.login = newcomer(cx);
+            login::set_login(cx, session, newcomer(cx));
         }
     }
 }

@@ -16,7 +16,7 @@ fn topology(nodes: &str, distribution: &str) -> Topology {
 
 /// The rules without any option.
 fn strict(topology: &Topology) -> Rules<'_> {
-    Rules { topology, cross_shard: CrossShard::Refuse, allow_admin: false, databases: 16 }
+    Rules { topology, cross_shard: CrossShard::Refuse, allow_admin: false, databases: 16, policy: None }
 }
 
 fn explained_by(rules: &Rules<'_>, line: &str) -> Explanation {
@@ -163,8 +163,13 @@ fn a_shard_that_is_gone_is_not_shown() {
 #[test]
 fn emulation_is_explained_where_it_is_on() {
     let topology = topology("a:1,b:2", "modulo");
-    let rules =
-        Rules { topology: &topology, cross_shard: CrossShard::Emulate, allow_admin: true, databases: 16 };
+    let rules = Rules {
+        topology: &topology,
+        cross_shard: CrossShard::Emulate,
+        allow_admin: true,
+        databases: 16,
+        policy: None,
+    };
     let sunion = explained_by(&rules, "sunionstore d x y z w v");
     assert_eq!(
         (sunion.route, sunion.refused.as_str()),

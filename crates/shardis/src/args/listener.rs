@@ -1,5 +1,6 @@
-//! Listeners beside those of --port, --tls-port and --unixsocket, each with a policy of its own for reads.
+//! Listeners beside those of --port, --tls-port and --unixsocket, each with policies of its own.
 
+use super::policy::PolicyArgs;
 use proxy::ReadFrom;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -15,6 +16,8 @@ pub(crate) struct ListenerArg {
     pub is_tls: bool,
     /// Where reads of its clients go; `None`: where --read-from says.
     pub read_from: Option<ReadFrom>,
+    /// Its policy for commands, where it differs from that of all listeners.
+    pub policy: PolicyArgs,
 }
 
 /// Where clients arrive.
@@ -41,12 +44,19 @@ impl FromStr for ListenerArg {
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let mut words = text.split_whitespace();
         let place = parse_place(words.next().unwrap_or_default())?;
-        let mut listener = ListenerArg { place, is_tls: false, read_from: None };
+        let mut listener =
+            ListenerArg { place, is_tls: false, read_from: None, policy: PolicyArgs::default() };
         for word in words {
             match word.split_once('=') {
                 None if word == "tls" => listener.is_tls = true,
                 Some(("read-from", policy)) => listener.read_from = Some(policy.parse()?),
-                _ => return Err(format!("{word}: behind the address may stand tls and read-from=POLICY")),
+                _ if listener.policy.take(word)? => {}
+                _ => {
+                    return Err(format!(
+                        "{word}: behind the address may stand tls, read-from=POLICY, deny=RULES, rename=NAMES, \
+                         max-keys=NUMBER, max-value=BYTES and read-only"
+                    ));
+                }
             }
         }
         if listener.is_tls && matches!(listener.place, Place::Unix(_)) {
@@ -125,7 +135,7 @@ mod tests {
     #[test]
     fn a_listener_is_an_address_with_options() {
         let place = Place::Tcp("127.0.0.1:6381".parse().expect("an address"));
-        let plain = ListenerArg { place, is_tls: false, read_from: None };
+        let plain = ListenerArg { place, is_tls: false, read_from: None, policy: PolicyArgs::default() };
         assert_eq!(parsed("127.0.0.1:6381"), plain);
         let full = ListenerArg { is_tls: true, read_from: Some(ReadFrom::PreferReplica), ..plain };
         assert_eq!(parsed(" 127.0.0.1:6381  read-from=prefer-replica tls "), full);

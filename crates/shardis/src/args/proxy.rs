@@ -1,11 +1,13 @@
 //! Arguments of `shardis proxy`, and the checks of their combinations.
 
 use super::admin::AdminArgs;
+use super::bytes::parse_bytes;
 use super::discovery::DiscoveryArgs;
 use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place};
 use super::node_auth::NodeAuthArgs;
+use super::policy::PolicyArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
 use crate::access::{Secret, Source};
@@ -14,7 +16,7 @@ use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
-use ::proxy::{Authority, CrossShard, ReadFrom, Transactions};
+use ::proxy::{Access, Authority, CrossShard, Policies, ReadFrom, Transactions};
 use clap::{ArgAction, Parser};
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -164,25 +166,6 @@ fn parse_memory_max(text: &str) -> Result<usize, String> {
     }
 }
 
-/// Bytes with Redis's units: `kb`, `mb` and `gb` are powers of 1024, `k`, `m` and `g` of 1000.
-pub(crate) fn parse_bytes(text: &str) -> Result<usize, String> {
-    let refusal = || "write bytes, as in 100000000, 100m, 512mb or 2gb".to_owned();
-    let digits = text.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(text.len());
-    let (number, unit) = text.split_at(digits);
-    let factor: usize = match unit.to_ascii_lowercase().as_str() {
-        "" | "b" => 1,
-        "k" => 1000,
-        "kb" => 1 << 10,
-        "m" => 1_000_000,
-        "mb" => 1 << 20,
-        "g" => 1_000_000_000,
-        "gb" => 1 << 30,
-        _ => return Err(refusal()),
-    };
-    let number: usize = number.parse().map_err(|_| refusal())?;
-    number.checked_mul(factor).ok_or_else(refusal)
-}
-
 pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
     match text {
         "0" => Ok(false),
@@ -244,6 +227,8 @@ pub(crate) struct Way {
     pub is_tls: bool,
     /// The read policy of a listener, if it has one of its own.
     pub read_from: Option<ReadFrom>,
+    /// The policy of the listener for commands.
+    pub policy: PolicyArgs,
 }
 
 impl ProxyArgs {
@@ -339,18 +324,31 @@ impl ProxyArgs {
     pub(crate) fn ways_in(&self) -> Result<Vec<Way>, String> {
         let host = self.listen_addr()?;
         let transport = &self.transport;
-        let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None };
+        let policy = || transport.policy.clone();
+        let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None, policy: policy() };
         let plain = self.has_plain_port().then(|| way("--port", Place::Tcp(host), false));
         let tls = SocketAddr::new(host.ip(), transport.tls_port);
         let tls = (transport.tls_port != 0).then(|| way("--tls-port", Place::Tcp(tls), true));
         let unix = transport.unixsocket.as_ref().map(|path| way("--unixsocket", Place::unix(path), false));
-        let more = transport.listener.iter().cloned().map(|ListenerArg { place, is_tls, read_from }| Way {
+        let more = transport.listener.iter().cloned().map(|listener| Way {
             option: LISTENER,
-            place,
-            is_tls,
-            read_from,
+            place: listener.place,
+            is_tls: listener.is_tls,
+            read_from: listener.read_from,
+            policy: listener.policy.or(&transport.policy),
         });
         Ok(plain.into_iter().chain(tls).chain(unix).chain(more).collect())
+    }
+
+    /// The rules for clients of listeners, each of which is the way in with this index.
+    pub(crate) fn access(&self, ways: impl Iterator<Item = usize>) -> Access {
+        let all = self.ways_in().unwrap_or_default();
+        let policy = |(number, way): (u16, usize)| {
+            let Way { place, policy, .. } = all.get(way)?;
+            Some((number, policy.policy(place.to_string())))
+        };
+        let policies = Policies::new((0..).zip(ways).filter_map(policy));
+        Access { protected_mode: self.protected_mode, policies }
     }
 
     fn check_auth(&self) -> Result<(), String> {
@@ -481,11 +479,6 @@ impl ProxyArgs {
             (.., Some(path)) => Source::AclFile(path.clone()),
             (None, None, None) => Source::Nothing,
         }
-    }
-
-    /// Whether clients from other machines are denied while there is no password.
-    pub(crate) fn is_protected(&self) -> bool {
-        self.protected_mode
     }
 
     /// A warning about listeners that other machines can reach, if `users` need no password.

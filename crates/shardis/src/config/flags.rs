@@ -13,7 +13,7 @@ use clap::{Arg, ArgAction, ArgMatches, Command, Error};
 use std::any::TypeId;
 use std::error::Error as _;
 use std::ffi::OsString;
-use toml::de::{DeInteger, DeValue};
+use toml::de::{DeInteger, DeTable, DeValue};
 
 /// The flags that keys can be.
 #[derive(Debug)]
@@ -80,8 +80,11 @@ impl Flags {
         why_not: &dyn Fn(&str) -> Option<String>,
     ) -> Result<Entry, Vec<Fault>> {
         let Pair { key, at, value, value_at } = pair;
-        if matches!(value, DeValue::Table(_)) {
-            return Err(vec![Fault::at(*at, no_table(key))]);
+        if let DeValue::Table(table) = value {
+            return match self.flag(key).filter(|flag| is_map(flag)) {
+                Some(flag) => self.map_entry(flag, pair, table),
+                None => Err(vec![Fault::at(*at, no_table(key))]),
+            };
         }
         let Some(flag) = self.flag(key).filter(|_| !NOT_IN_FILES.contains(&key.as_str())) else {
             let text = why_not(key).unwrap_or_else(|| self.unknown(key));
@@ -114,6 +117,39 @@ impl Flags {
         };
         let all = words.iter().filter_map(|word| self.refusal_of_word(flag, key, word)).next();
         all.map_or_else(|| Ok(entry(words, values)), |text| Err(vec![Fault::at(*value_at, text)]))
+    }
+
+    /// The entry of a table with texts: `rename = { GET = "GOT" }` is `--rename=GET:GOT`.
+    fn map_entry(&self, flag: &Arg, pair: &Pair<'_>, table: &DeTable<'_>) -> Result<Entry, Vec<Fault>> {
+        let Pair { key, at, value_at, .. } = pair;
+        let (mut texts, mut faults) = (Vec::new(), Vec::new());
+        for (name, value) in table {
+            let expanded = match value.get_ref() {
+                DeValue::String(text) => environment::expanded(text, environment::of_process),
+                _ => Err("write a text in quotes, which may be empty".to_owned()),
+            };
+            match expanded {
+                Ok(text) if !text.contains(',') => texts.push(format!("{}:{text}", name.get_ref())),
+                Ok(_) => faults.push(Fault::at(value.span().start, format!("{key}: a name has no comma"))),
+                Err(why) => faults.push(Fault::at(value.span().start, format!("{key}: {why}"))),
+            }
+        }
+        let text = texts.join(",");
+        if texts.is_empty() && faults.is_empty() {
+            faults.push(Fault::at(*value_at, format!("{key}: the table is empty; leave the key out")));
+        }
+        faults.extend(
+            self.refusal(flag, key, &text).filter(|_| faults.is_empty()).map(|why| Fault::at(*value_at, why)),
+        );
+        let words = vec![OsString::from(format!("--{key}={text}"))];
+        let entry = Entry {
+            key: key.clone(),
+            at: *at,
+            id: flag.get_id().to_string(),
+            words,
+            values: vec![(text, *value_at)],
+        };
+        if faults.is_empty() { Ok(entry) } else { Err(faults) }
     }
 
     fn flag(&self, name: &str) -> Option<&Arg> {
@@ -299,6 +335,12 @@ fn values(flag: &Arg, key: &str, value: &DeValue<'_>, at: usize) -> Result<Vec<(
 /// Whether `flag` takes several values with commas between them. Their value's name says so: `NODE,NODE,…`.
 pub(super) fn is_list(flag: &Arg) -> bool {
     flag.get_value_names().is_some_and(|names| names.iter().any(|name| name.ends_with(",…")))
+}
+
+/// Whether the values of `flag` are pairs: `OLD:NEW,…`.
+fn is_map(flag: &Arg) -> bool {
+    flag.get_value_names()
+        .is_some_and(|names| names.iter().any(|name| name.contains(':') && name.ends_with(",…")))
 }
 
 /// `value` as a command line has it.

@@ -6,6 +6,7 @@ use super::faults::Fault;
 use super::flags::{Entry, Flags};
 use super::wording::{Wording, flags_in};
 use crate::args::listener::{ListenerArg, parse_place};
+use crate::args::policy::PolicyArgs;
 use crate::args::{ProxyArgs, plainly};
 use crate::tcp::TcpArgs;
 use clap::{Arg, ArgAction, Args, Command, FromArgMatches};
@@ -85,7 +86,8 @@ fn redis() -> Flags {
     let read_from =
         Arg::new("read-from").long("read-from").value_name("POLICY").value_parser(ReadFrom::from_str);
     let command = Command::new("listener").args([address, mode, tls, read_from]);
-    Flags::new(command, "a listener of Redis has address, mode, tls and read-from")
+    let list = "a listener of Redis has address, mode, tls, read-from, deny, rename, max-keys, max-value and read-only";
+    Flags::new(PolicyArgs::augment_args(command), list)
 }
 
 /// The keys of one of mode tcp.
@@ -123,7 +125,12 @@ fn of_redis(above: &Flags, table: &Table<'_>) -> Result<Entry, Vec<Fault>> {
         match (entry.id.as_str(), entry.values.first()) {
             ("tls", _) => word.push_str(" tls"),
             ("read-from", Some((policy, _))) => word.push_str(&format!(" read-from={policy}")),
-            _ => {}
+            ("address" | "mode", _) => {}
+            // The words of a policy are its flags without their dashes.
+            _ => entry.words.iter().filter_map(|flag| flag.to_str()?.strip_prefix("--")).for_each(|flag| {
+                word.push(' ');
+                word.push_str(flag);
+            }),
         }
     }
     let at = address.values[0].1;

@@ -74,6 +74,13 @@ fn keys_and_flags_give_equal_arguments() {
         ("batching = 50\nzone = 1", &["--batching=50", "--zone=1"]),
         ("coalesce = 50\nramp-up-ms = 3", &["--batching=50", "--slow-start-ms=3"]),
         ("listener = \"/run/a\"", &["--listener=/run/a"]),
+        ("deny = ['KEYS', '@admin']\nmax-value = '1kb'", &["--deny=KEYS,@admin", "--max-value=1024"]),
+        ("rename = { GET = 'SET', SET = 'GET', KEYS = '' }", &["--rename=GET:SET,SET:GET,KEYS:"]),
+        ("[rename]\nKEYS = ''", &["--rename=KEYS:"]),
+        (
+            "[[listener]]\naddress = '/a'\ndeny = ['KEYS']\nrename = { GET = 'G' }\nmax-keys = 3\nread-only = true",
+            &["--listener=/a deny=KEYS rename=GET:G max-keys=3 read-only"],
+        ),
         (
             "listener = [\"127.0.0.1:1\", {address = \"/run/a\"}]",
             &["--listener=127.0.0.1:1", "--listener=/run/a"],
@@ -101,7 +108,7 @@ fn every_flag_is_a_key() {
         }
     }
     lists.sort_unstable();
-    assert_eq!(lists, ["cluster", "master", "nodes", "sentinel", "zones"]);
+    assert_eq!(lists, ["cluster", "deny", "master", "nodes", "rename", "sentinel", "zones"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@ use crate::context::Context;
 use crate::cross_slot::remedy::Remedy;
 use crate::errors;
 use crate::limits::CrossShard;
+use crate::policy::{Named, Policy};
 use crate::requests::objection::Objection;
+use crate::requests::rewritten::Rewritten;
 use crate::requests::route::Keys;
 use command::{Across, Carry, Command, Flags, Local, Merge, Refusal, Resolved, Topic, Wait};
 use resp::Request;
@@ -21,16 +23,19 @@ pub struct Rules<'a> {
     pub allow_admin: bool,
     /// Number of databases.
     pub databases: u16,
+    /// The policy of the client's listener.
+    pub policy: Option<&'a Policy>,
 }
 
 impl<'a> Rules<'a> {
-    /// The rules by which this worker goes.
-    pub(crate) fn of(cx: &'a Context) -> Rules<'a> {
+    /// The rules by which this worker goes for a client of `listener`.
+    pub(crate) fn of(cx: &'a Context, listener: u16) -> Rules<'a> {
         Rules {
             topology: &cx.engine.topology,
             cross_shard: cx.settings.cross_shard,
             allow_admin: cx.settings.allow_admin,
             databases: cx.settings.databases,
+            policy: cx.settings.access.policies.of(listener),
         }
     }
 }
@@ -99,7 +104,20 @@ enum Way {
 
 /// Explains `request`.
 pub fn explain(rules: &Rules<'_>, request: &Request<'_>) -> Explanation {
-    let command = match command::resolve(request) {
+    match rules.policy.map(|policy| policy.names.meaning(request.arg(0))) {
+        Some(Named::As(name)) => {
+            let words = std::iter::once(name).chain(request.args().skip(1));
+            explain_named(rules, &Rewritten::of(words, request.len()).request())
+        }
+        Some(Named::Nothing) => refused_by(Resolved::Unknown, request),
+        Some(Named::AsWritten) | None => explain_named(rules, request),
+    }
+}
+
+/// Explains `request` with the name that Redis has for its command.
+fn explain_named(rules: &Rules<'_>, request: &Request<'_>) -> Explanation {
+    let (resolved, number) = command::resolve_numbered(request);
+    let command = match resolved {
         Resolved::Command(command) => command,
         Resolved::Unknown => {
             return Explanation {
@@ -108,16 +126,23 @@ pub fn explain(rules: &Rules<'_>, request: &Request<'_>) -> Explanation {
                 ..Explanation::default()
             };
         }
-        resolved => {
-            let mut error = Vec::new();
-            resolved.write_error(&mut error, request);
-            return Explanation { route: "refused", refused: text_of(&error), ..Explanation::default() };
-        }
+        resolved => return refused_by(resolved, request),
     };
     let mut keys = Keys::default();
     keys.resize(rules.topology.divisions());
-    let way = way(rules, command, request, &mut keys);
+    let objection = rules.policy.and_then(|policy| policy.objection(command, number, request));
+    let way = match objection {
+        Some(text) => Way::Refused(text),
+        None => way(rules, command, request, &mut keys),
+    };
     describe(rules, command, &way, request, &keys)
+}
+
+/// A request that names no command of the right form.
+fn refused_by(resolved: Resolved<'_>, request: &Request<'_>) -> Explanation {
+    let mut error = Vec::new();
+    resolved.write_error(&mut error, request);
+    Explanation { route: "refused", refused: text_of(&error), ..Explanation::default() }
 }
 
 fn way(rules: &Rules<'_>, command: &Command, request: &Request<'_>, keys: &mut Keys) -> Way {

@@ -95,6 +95,16 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         "server-failure-limit = 1\nnode-failure-limit = 2",
         &["2:1: node-failure-limit is another name of server-failure-limit; leave one out"],
     ),
+    ("rename = { NOSUCH = 'X' }", &["1:10: rename \"NOSUCH:X\": NOSUCH: there is no such command"]),
+    ("rename = { GET = 5 }", &["1:18: rename: write a text in quotes, which may be empty"]),
+    ("rename = {}", &["1:10: rename: the table is empty; leave the key out"]),
+    (
+        "deny = ['KEYS', 'KEY']",
+        &[
+            "1:17: deny \"KEY\": KEY: there is no such command or category; write them as in KEYS,@dangerous,config|set,+info",
+        ],
+    ),
+    ("[[listener]]\naddress = '/a'\nmax-keys = 0", &["3:12: max-keys \"0\": write a number, 1 at least"]),
     ("workers = 1\nN = 2", &["2:1: N is another name of workers; leave one out"]),
     (r#"port = "x""#, &[r#"1:8: port "x": write a number"#]),
     ("port = 70000", &[r#"1:8: port "70000": write a number from 0 to 65535"#]),
@@ -434,7 +444,9 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
     ),
     (
         "[[listener]]\naddress = '127.0.0.1:1'\nzzz = 1",
-        &["3:1: zzz: there is no such key (a listener of Redis has address, mode, tls and read-from)"],
+        &[
+            "3:1: zzz: there is no such key (a listener of Redis has address, mode, tls, read-from, deny, rename, max-keys, max-value and read-only)",
+        ],
     ),
     (
         "nodes = [\n'a:1'\n'b:1'\n]",
