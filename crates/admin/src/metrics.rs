@@ -138,6 +138,41 @@ macro_rules! by_command {
     };
 }
 
+/// Times of sampled requests, by command.
+macro_rules! whole_times {
+    ($name:literal, $help:literal, $part:ident) => {
+        Metric {
+            name: $name,
+            kind: Kind::Histogram,
+            labels: "command",
+            help: $help,
+            write: |facts, text| {
+                for (name, row) in facts.tally.commands() {
+                    row.whole.iter().for_each(|times| text.histogram(&[("command", name)], &times.$part));
+                }
+            },
+        }
+    };
+}
+
+/// Times of sampled requests, by node.
+macro_rules! node_whole_times {
+    ($name:literal, $help:literal, $part:ident) => {
+        Metric {
+            name: $name,
+            kind: Kind::Histogram,
+            labels: "shard, node, role",
+            help: $help,
+            write: |facts, text| {
+                for node in &facts.nodes {
+                    let times = node.counts.whole.iter();
+                    times.for_each(|times| text.histogram(&labels_of(node), &times.$part));
+                }
+            },
+        }
+    };
+}
+
 fn labels_of(node: &NodeReport) -> [(&'static str, &str); 3] {
     let role = if node.is_primary { "primary" } else { "replica" };
     [("shard", &node.shard), ("node", &node.address), ("role", role)]
@@ -166,6 +201,28 @@ const METRICS: &[Metric] = &[
             }
         },
     },
+    whole_times!(
+        "shardis_request_whole_duration_seconds",
+        "Time from a request's arrival until its client's socket has the reply. Of sampled requests: see shardis_latency_sample_one_in.",
+        whole
+    ),
+    whole_times!(
+        "shardis_request_proxy_duration_seconds",
+        "The part of the whole time of sampled requests that was not at the node: in shardis, and in the socket of a client that reads late.",
+        proxy
+    ),
+    plain!(
+        "shardis_latency_sample_one_in",
+        Gauge,
+        "One request in this many has its whole time measured, picked by chance. To count requests, use shardis_requests_total.",
+        |_| proxy::LATENCY_SAMPLE_ONE_IN
+    ),
+    plain!(
+        "shardis_latency_samples_left_out_total",
+        Counter,
+        "Picked requests whose whole time was not measured: a worker had 256 of them in flight.",
+        |facts| facts.counters.latency_samples_left_out
+    ),
     Metric {
         name: "shardis_errors_total",
         kind: Kind::Counter,
@@ -277,6 +334,16 @@ const METRICS: &[Metric] = &[
             facts.nodes.iter().for_each(|node| text.histogram(&labels_of(node), &node.counts.times));
         },
     },
+    node_whole_times!(
+        "shardis_node_request_whole_duration_seconds",
+        "As shardis_request_whole_duration_seconds, by the node that the request was first sent to. Requests over several shards are left out.",
+        whole
+    ),
+    node_whole_times!(
+        "shardis_node_request_proxy_duration_seconds",
+        "As shardis_request_proxy_duration_seconds, by the node that the request was first sent to.",
+        proxy
+    ),
     by_node!("shardis_node_errors_total", Counter, "Replies of the node that were errors.", |node| node
         .counts
         .errors),
@@ -438,6 +505,12 @@ const METRICS: &[Metric] = &[
         Counter,
         "Changes of the shards of keys because nodes failed or came back.",
         |facts| facts.counters.remaps
+    ),
+    plain!(
+        "shardis_ejections_total",
+        Counter,
+        "Shards that lost their keys for a time because their nodes failed (--on-node-down=remap); each worker counts its own.",
+        |facts| facts.counters.ejections
     ),
     plain!(
         "shardis_messages_total",

@@ -3,7 +3,7 @@
 //! Counts are sums since the start, so that any number of viewers can compute rates of their own.
 
 use crate::facts::{Facts, WorkerFacts};
-use proxy::{Latency, NodeReport};
+use proxy::{Latency, NodeReport, WholeTimes};
 use serde::Serialize;
 use topology::Topology;
 
@@ -74,6 +74,7 @@ struct Node<'a> {
     /// Of the keys, as far as the layout tells.
     share: f64,
     times: Times,
+    sampled: Option<Sampled>,
 }
 
 #[derive(Serialize)]
@@ -83,6 +84,39 @@ struct CommandRow {
     refused: u64,
     failed: u64,
     times: Times,
+    sampled: Option<Sampled>,
+}
+
+/// Quantiles of sampled requests since the start.
+#[derive(Serialize)]
+struct Sampled {
+    whole: Quantiles,
+    proxy: Quantiles,
+}
+
+#[derive(Serialize)]
+struct Quantiles {
+    count: u64,
+    p50_us: u64,
+    p99_us: u64,
+    p999_us: u64,
+}
+
+impl Sampled {
+    fn of(times: &WholeTimes) -> Sampled {
+        Sampled { whole: Quantiles::of(&times.whole), proxy: Quantiles::of(&times.proxy) }
+    }
+}
+
+impl Quantiles {
+    fn of(times: &Latency) -> Quantiles {
+        Quantiles {
+            count: times.count_all(),
+            p50_us: times.quantile_us(0.5),
+            p99_us: times.quantile_us(0.99),
+            p999_us: times.quantile_us(0.999),
+        }
+    }
 }
 
 #[derive(Serialize)]
@@ -175,6 +209,7 @@ impl<'a> Status<'a> {
                     refused: row.rejected,
                     failed: row.failed,
                     times: Times::of(row.times.as_deref().unwrap_or(&Latency::default())),
+                    sampled: row.whole.as_deref().map(Sampled::of),
                 })
                 .collect(),
             errors: facts
@@ -203,6 +238,7 @@ impl<'a> Node<'a> {
             failures: node.counts.failures,
             share: if node.is_primary { share } else { 0.0 },
             times: Times::of(&node.counts.times),
+            sampled: node.counts.whole.as_deref().map(Sampled::of),
         }
     }
 }

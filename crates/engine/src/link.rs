@@ -435,6 +435,11 @@ impl<F: Features> Link<F> {
         self.outgoing.outbox.end()
     }
 
+    /// The offset behind the bytes that the driver has taken.
+    pub fn written(&self) -> u64 {
+        self.outgoing.outbox.written()
+    }
+
     /// Memory in use by requests, an unfinished reply and tickets.
     pub fn held_bytes(&self) -> usize {
         let tickets = self.in_flight.tickets.len() * size_of::<Ticket<F>>();
@@ -493,6 +498,13 @@ impl<F: Features> Link<F> {
         let tickets = &self.in_flight.tickets;
         let ticket = tickets.get(number).filter(|ticket| self.is_here(ticket));
         ticket.inspect(|ticket| self.copy_until(ticket, tickets.get(number + 1), bytes)).is_some()
+    }
+
+    /// Copies the request that was queued last to `bytes`, which is empty.
+    pub fn copy_newest_request(&self, bytes: &mut Vec<u8>) {
+        if let Some(number) = self.in_flight.tickets.len().checked_sub(1) {
+            self.copy_request(number, bytes);
+        }
     }
 
     /// The request of `ticket`, which was just taken from the front, if it may be sent again and is kept.
@@ -569,7 +581,12 @@ impl<F: Features> Link<F> {
         self.in_flight.tickets.get(number)
     }
 
-    /// The same, mutable.
+    /// The ticket of the request that was queued last, if its reply is still to come.
+    pub fn newest(&self) -> Option<&Ticket<F>> {
+        self.in_flight.tickets.back()
+    }
+
+    /// The tickets, mutable.
     pub fn tickets_mut(&mut self) -> impl Iterator<Item = &mut Ticket<F>> {
         self.in_flight.tickets.iter_mut()
     }

@@ -23,6 +23,7 @@ use crate::replies::merge::{Merge, SpareValues};
 use crate::requests::learn::Learner;
 use crate::requests::prefix_cache::PrefixCache;
 use crate::requests::route::Scratch;
+use crate::sampling::Sampling;
 use crate::session::pinning::Pinning;
 use crate::session::{Phase, Reason};
 use crate::slow::SlowWatch;
@@ -105,6 +106,7 @@ pub(crate) struct Stats {
     pub baseline: Counters,
     pub tally: Tally,
     pub nodes: NodeTally,
+    pub sampling: Sampling,
 }
 
 /// Replies of one node to requests of one command that were queued at the same time: they are counted together.
@@ -117,12 +119,25 @@ pub(crate) struct Alike {
 }
 
 impl Stats {
+    /// Counts `count` requests that were read.
+    #[inline(always)]
+    pub(crate) fn count_calls(&mut self, command: Number, count: usize) {
+        self.tally.count_calls(command, count as u64);
+        self.counters.requests += count as u64;
+    }
+
     /// Counts replies that came at `now_us`.
     #[inline(always)]
     pub(crate) fn count_replies(&mut self, alike: &Alike, now_us: u32) {
         let time = Time::between(alike.queued_us, now_us);
         self.tally.count_times(alike.command, time, alike.count);
         self.nodes.count_times(alike.node, time, alike.count);
+    }
+
+    /// The same within a loop, which needs the registers.
+    #[inline(never)]
+    pub(crate) fn count_replies_apart(&mut self, alike: &Alike, now_us: u32) {
+        self.count_replies(alike, now_us);
     }
 
     /// Counts a reply of `node` that is an error.
@@ -171,7 +186,7 @@ impl Context {
                 scratch: Scratch::new(divisions),
                 prefix_cache: PrefixCache::default(),
             },
-            stats: Stats::default(),
+            stats: Stats { sampling: Sampling::new(settings.seed), ..Stats::default() },
             slow: SlowWatch::new(settings.slowlog),
             hot: HotWatch::new(settings.seed),
             node_health: NodeHealth { inspection: Inspection::default(), ejection: ejection.map(Box::new) },

@@ -11,6 +11,7 @@ use crate::node_tally;
 use crate::pause::Pause;
 use crate::pubsub::Subscriptions;
 use crate::reading::Readers;
+use crate::sampling::take;
 use crate::scan::Scans;
 use crate::session::Reason;
 use crate::tracking::invalidations::Invalidations;
@@ -94,6 +95,7 @@ impl Core {
     pub(crate) fn end_second(&mut self) {
         self.cx.slow.begin_second();
         self.cx.hot.end_second(self.cx.stats.counters.requests);
+        take::plan_samples(&mut self.cx);
         self.cx.board.hot.publish(self.cx.settings.worker, self.cx.hot.report());
     }
 

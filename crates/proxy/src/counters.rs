@@ -97,6 +97,8 @@ counters! {
     remaps,
     /// Shards that lost their keys because their nodes failed.
     ejections,
+    /// Requests whose whole times were not measured though they were picked: too many were measured at once.
+    latency_samples_left_out,
     /// Bytes received from clients.
     client_bytes_in,
     /// Bytes taken by clients.

@@ -198,8 +198,6 @@ pub(crate) struct SessionFeatures {
     pub login: Login,
     /// The number of the client's listener.
     pub listener: u16,
-    /// Whether that listener has other names for commands.
-    pub is_renaming: bool,
     /// Whether the log has reported a CROSSSLOT error of this client.
     pub is_cross_slot_told: bool,
     /// Whether keys are watched for it.
@@ -219,7 +217,6 @@ impl Default for SessionFeatures {
             name: None,
             login: Login::default(),
             listener: 0,
-            is_renaming: false,
             is_cross_slot_told: false,
             watch: Watch::No,
             transaction: None,

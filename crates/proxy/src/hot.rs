@@ -124,41 +124,39 @@ impl HotWatch {
     }
 }
 
-/// Looks at the requests whose numbers are due. `bytes` are requests of one client, the first of which has the number
-/// `first`.
-#[cold]
-#[inline(never)]
-pub(crate) fn sample_requests(cx: &mut Context, bytes: &[u8], first: u64) {
-    let requests = cx.stats.counters.requests;
-    cx.slow.look_soon(requests);
+/// Looks at `request`, the last of `requests`, if its number is due.
+pub(crate) fn sample_request(cx: &mut Context, request: &Request<'_>, requests: u64) {
+    if requests > cx.hot.sample_at {
+        let mut keys = std::mem::take(&mut cx.hot.tables.scratch.keys);
+        take_request(cx, request, requests, &mut keys);
+        cx.hot.tables.scratch.keys = keys;
+    }
+}
+
+/// The same for the request that was queued last on link `ix`.
+pub(crate) fn sample_newest(cx: &mut Context, ix: LinkIx, requests: u64) {
     if requests <= cx.hot.sample_at {
         return;
     }
-    cx.hot.takes_reply = true;
     let mut scratch = std::mem::take(&mut cx.hot.tables.scratch);
-    let (mut at, mut number) = (0, first);
-    while cx.hot.sample_at < requests {
-        let limits = RequestLimits::default();
-        let scanned = Scanner::default().scan(&bytes[at..], &limits, &mut scratch.spans, &mut scratch.bytes);
-        let (request, len) = match scanned {
-            Ok(Scanned::Request { len }) => (&bytes[at..at + len], len),
-            Ok(Scanned::Inline { len }) => (&scratch.bytes[..], len),
-            Ok(Scanned::Nothing { len }) => {
-                at += len;
-                continue;
-            }
-            // Not all requests are here: one may be read again later.
-            Ok(Scanned::Incomplete) | Err(_) => break,
-        };
-        if number >= cx.hot.sample_at {
-            let weight = cx.hot.take_sample(number);
-            note_request(cx, &Request::new(request, &scratch.spans), weight, &mut scratch.keys);
-        }
-        (at, number) = (at + len, number + 1);
+    scratch.bytes.clear();
+    cx.engine.links[ix].copy_newest_request(&mut scratch.bytes);
+    let (limits, mut inline) = (RequestLimits::default(), Vec::new());
+    let scanned = Scanner::default().scan(&scratch.bytes, &limits, &mut scratch.spans, &mut inline);
+    if matches!(scanned, Ok(Scanned::Request { .. })) {
+        let request = Request::new(&scratch.bytes, &scratch.spans);
+        take_request(cx, &request, requests, &mut scratch.keys);
     }
-    cx.hot.sample_at = cx.hot.sample_at.max(requests);
     scratch.shrink();
     cx.hot.tables.scratch = scratch;
+}
+
+/// Takes `request`, the last of `requests`, as a sample.
+fn take_request(cx: &mut Context, request: &Request<'_>, requests: u64, keys: &mut Vec<usize>) {
+    cx.slow.look_soon();
+    cx.hot.takes_reply = true;
+    let weight = cx.hot.take_sample(requests - 1);
+    note_request(cx, request, weight, keys);
 }
 
 /// Counts `request`, which stands for `weight` requests.

@@ -40,7 +40,6 @@ pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
 /// Makes the client `login`. The policy of its listener holds for every identity.
 pub(crate) fn set_login(cx: &Context, session: &mut Session, login: Login) {
     let policy = cx.settings.access.policies.of(session.features.listener);
-    session.features.is_renaming = policy.is_some_and(|policy| !policy.names.is_empty());
     session.features.login = login.ruled(policy.is_some());
 }
 

@@ -5,6 +5,7 @@ use crate::features::Link;
 use crate::latency::{Latency, Time};
 use crate::link::{State, Use};
 use crate::reading::Readers;
+use crate::sampling::whole::WholeTimes;
 use engine::link::Traffic;
 use std::sync::Arc;
 use topology::{NodeId, Topology};
@@ -29,6 +30,8 @@ pub struct NodeCounts {
     /// Times from queueing to reply, for each reply, with those to requests of shardis itself. Replies that are passed
     /// on while they come count at their first byte.
     pub times: Latency,
+    /// Whole times of sampled requests that were first sent to the node; `None` before the first.
+    pub whole: Option<Box<WholeTimes>>,
 }
 
 impl NodeCounts {
@@ -41,6 +44,9 @@ impl NodeCounts {
         self.failures += other.failures;
         self.slow_starts += other.slow_starts;
         self.times.add(&other.times);
+        if let Some(whole) = &other.whole {
+            self.whole.get_or_insert_default().add(whole);
+        }
     }
 }
 

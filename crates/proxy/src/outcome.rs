@@ -36,6 +36,12 @@ impl Fault {
     }
 }
 
+/// The fault of a reply without a request.
+#[cold]
+pub(crate) fn unexpected_reply() -> Fault {
+    Fault::Garbled("unexpected reply".to_owned())
+}
+
 /// The fault of a link for replies on which a push comes. No subscription uses such a link. The push may be meant as a
 /// reply, so it cannot be skipped either.
 #[cold]

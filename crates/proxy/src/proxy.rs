@@ -222,6 +222,9 @@ impl Proxy {
                 if !core.cx.slow.deliveries.is_empty() {
                     core.cx.slow.deliveries.note_taken(conn, count);
                 }
+                if !core.cx.stats.sampling.followed.is_empty() {
+                    core.cx.stats.sampling.followed.note_taken(conn, count);
+                }
                 core.cx.engine.recount_client(session);
                 core.resume_next_turn(session);
                 if session.pinning != Pinning::No {

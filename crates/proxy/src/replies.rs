@@ -19,7 +19,7 @@ use crate::link::inspection::is_inspected;
 use crate::link::retire::is_abandoned;
 use crate::link::{LinkIx, Reported, Unfinished, Use, retire};
 use crate::login::passing;
-use crate::outcome::{Effect, Fault, Outcome, TaskEnd, unasked_push};
+use crate::outcome::{Effect, Fault, Outcome, TaskEnd, unasked_push, unexpected_reply};
 use crate::peers::Peer;
 use crate::proxy::Proxy;
 use crate::reading::replicas;
@@ -224,7 +224,7 @@ impl Proxy {
         let core = &mut self.core;
         let link = &mut core.cx.engine.links[ix];
         let Some(&ticket) = link.front() else {
-            return self.fail_link(ix, Fault::Garbled("unexpected reply".to_owned()));
+            return self.fail_link(ix, unexpected_reply());
         };
         if ticket.owner == Owner::Nobody {
             return match is_abandoned(link) {
@@ -274,21 +274,13 @@ impl Proxy {
     /// Hands out every complete reply. Returns the number of bytes used, or an error if the link was given up.
     fn read_replies(&mut self, ix: LinkIx, bytes: &[u8]) -> Result<usize, ()> {
         walk::enter("read_replies");
-        let cx = &mut self.core.cx;
-        if cx.engine.links[ix]
-            .front()
-            .is_some_and(|first| cx.slow.looks_at(first.queued_us, cx.engine.now_us))
-        {
-            slow::look_at_replies(cx, &self.peers, ix, bytes);
-        }
         let mut at = 0;
         loop {
             let core = &mut self.core;
             match core.cx.engine.links[ix].next_reply(&bytes[at..], &core.cx.engine.limits) {
                 Ok(None) => return Ok(at),
                 Ok(Some(len)) => {
-                    let (reply, rest) = bytes[at..].split_at(len);
-                    match self.handle_reply(ix, reply, rest) {
+                    match self.handle_reply(ix, &bytes[at..], len) {
                         // Nearly every read ends with a reply. To look for another one would cost as much as that one did.
                         Ok(more) if len + more == bytes.len() - at => return Ok(bytes.len()),
                         Ok(more) => at += len + more,
@@ -314,16 +306,44 @@ impl Proxy {
         }
     }
 
-    /// Hands out a reply to the owner of the first ticket, unless the reply declines the request. Returns the number
-    /// of bytes of `rest` that were handed out as well.
+    /// Hands out a reply to the owner of the first ticket, unless the reply declines the request. The reply is the first
+    /// `len` of `bytes`. Returns the number of bytes behind it that were handed out as well.
     #[inline(always)]
-    fn handle_reply(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
-        let link = &mut self.core.cx.engine.links[ix];
+    fn handle_reply(&mut self, ix: LinkIx, bytes: &[u8], len: usize) -> Result<usize, Fault> {
+        let (reply, rest) = bytes.split_at(len);
+        let cx = &mut self.core.cx;
+        let link = &mut cx.engine.links[ix];
         if !link.is_ready() {
             return self.handle_probe_reply(ix, reply).map(|()| 0);
         }
         if resp::reply::is_push(reply) {
             return Err(unasked_push());
+        }
+        let Some(ticket) = link.front() else { return Err(unexpected_reply()) };
+        let is_kept = cx.engine.keeps.max(ticket.kept).is_kept();
+        let may_decline = resp::reply::is_error(reply) && is_kept;
+        if may_decline || cx.slow.looks_at(ticket.queued_us, cx.engine.now_us) {
+            return self.handle_special_reply(ix, bytes, len);
+        }
+        let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
+        if is_usual && ticket.owner == Owner::Client {
+            let recipient = Recipient::of(ticket);
+            link.pop();
+            return Ok(self.deliver_run(ix, recipient, reply, rest));
+        }
+        self.handle_unusual_reply(ix, reply);
+        Ok(0)
+    }
+
+    /// Handles a reply that is late or a sample, or an error of a node that may decline a request.
+    #[cold]
+    #[inline(never)]
+    fn handle_special_reply(&mut self, ix: LinkIx, bytes: &[u8], len: usize) -> Result<usize, Fault> {
+        let cx = &mut self.core.cx;
+        let (reply, rest) = bytes.split_at(len);
+        let queued_us = cx.engine.links[ix].front().map(|ticket| ticket.queued_us);
+        if queued_us.is_some_and(|queued_us| cx.slow.looks_at(queued_us, cx.engine.now_us)) {
+            slow::look_at_replies(cx, &self.peers, ix, bytes);
         }
         if resp::reply::is_error(reply)
             && (scripts::send_again(&mut self.core.cx, &mut self.peers, ix, reply)
@@ -331,30 +351,24 @@ impl Proxy {
         {
             return Ok(0);
         }
-        self.hand_out(ix, reply, rest)
-    }
-
-    #[inline(always)]
-    fn hand_out(&mut self, ix: LinkIx, reply: &[u8], rest: &[u8]) -> Result<usize, Fault> {
         let link = &mut self.core.cx.engine.links[ix];
-        let Some(ticket) = link.front() else {
-            return Err(Fault::Garbled("unexpected reply".to_owned()));
-        };
+        let Some(ticket) = link.front() else { return Err(unexpected_reply()) };
         let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
         if is_usual && ticket.owner == Owner::Client {
             let recipient = Recipient::of(ticket);
             link.pop();
             return Ok(self.deliver_run(ix, recipient, reply, rest));
         }
-        let ticket = *ticket;
-        link.pop();
-        self.handle_unusual_reply(ix, ticket, reply);
+        self.handle_unusual_reply(ix, reply);
         Ok(0)
     }
 
     /// Handles a rare kind of reply. It is not inlined, because it would make the usual ones slower.
     #[inline(never)]
-    fn handle_unusual_reply(&mut self, ix: LinkIx, ticket: Ticket, reply: &[u8]) {
+    fn handle_unusual_reply(&mut self, ix: LinkIx, reply: &[u8]) {
+        let link = &mut self.core.cx.engine.links[ix];
+        let Some(&ticket) = link.front() else { return };
+        link.pop();
         let (used_by, node) = (self.core.cx.engine.links[ix].used_by, self.core.cx.engine.links[ix].node);
         self.core.cx.stats.nodes.count_reply(node, ticket.queued_us, self.core.cx.engine.now_us, reply);
         match used_by {
@@ -465,7 +479,7 @@ impl Proxy {
             if (recipient.command, recipient.queued_us) == (alike.command, alike.queued_us) {
                 alike.count += 1;
             } else {
-                core.cx.stats.count_replies(&alike, now_us);
+                core.cx.stats.count_replies_apart(&alike, now_us);
                 alike = recipient.alike(node);
             }
         }

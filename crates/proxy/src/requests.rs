@@ -17,7 +17,6 @@ use crate::core::Core;
 use crate::errors::{self, Lost};
 use crate::event::{CloseReason, Notice};
 use crate::features::{Asked, Owed, Owner, Session, TaskKind};
-use crate::hot;
 use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::login;
@@ -28,6 +27,7 @@ use crate::pubsub;
 use crate::requests::learn::Lookup;
 use crate::requests::objection::Objection;
 use crate::requests::route::{Keys, Route, Scratch};
+use crate::sampling::take;
 use crate::scripts;
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase, Reason};
@@ -97,8 +97,7 @@ impl Context {
     fn count_request(&mut self, session: &mut Session, number: Number) {
         self.engine.asking = number;
         session.features.last = number;
-        self.stats.tally.count_call(number);
-        self.stats.counters.requests += 1;
+        self.stats.count_calls(number, 1);
     }
 
     /// Takes back the count of a request that will be read and counted again.
@@ -294,13 +293,16 @@ impl Core {
         if let Pinning::Busy(pin) = session.pinning {
             at = self.cx.continue_upload(session, pin, bytes);
         }
-        let (begin, first) = (at, self.cx.stats.counters.requests);
         let mut scratch = std::mem::take(&mut self.cx.parsing.scratch);
         let mut is_cut = false;
         let mut is_strict = session.features.login.is_missing();
         let mut limits = if is_strict { UNAUTHENTICATED } else { self.cx.engine.limits.request };
         while session.may_read(&self.cx.engine.limits) && self.cx.engine.has_memory_for(session) {
             at += self.forward_run(session, &bytes[at..]);
+            if self.cx.stats.sampling.is_due(self.cx.stats.counters.requests) {
+                take::sample_forwarded(&mut self.cx, session);
+                continue;
+            }
             if at == bytes.len() || !session.may_read(&self.cx.engine.limits) {
                 break;
             }
@@ -355,6 +357,7 @@ impl Core {
                 None => self.cx.resolve(&request),
             };
             let (keys, reply) = (&mut scratch.keys, &mut scratch.reply);
+            let place = session.replies.next_place();
             if self.handle_request(session, &request, resolved, keys, reply) == Step::Later {
                 session.postpone();
                 session.features.tracking_mut().into_iter().for_each(Tracking::postpone);
@@ -367,6 +370,9 @@ impl Core {
                 self.monitor.show_request(&mut self.cx, session, &request);
             }
             at += len;
+            if self.cx.stats.sampling.is_due(self.cx.stats.counters.requests) {
+                take::sample(&mut self.cx, session, &request, place);
+            }
             self.cx.note_carried_out(session);
         }
         session.input.has_unread = at < bytes.len() && !is_cut;
@@ -375,9 +381,6 @@ impl Core {
         }
         self.cx.parsing.scratch = scratch;
         self.cx.engine.asking = Number::NONE;
-        if self.cx.stats.counters.requests > self.cx.hot.sample_at.min(self.cx.slow.sample_at) {
-            hot::sample_requests(&mut self.cx, &bytes[begin..at.max(begin)], first);
-        }
         self.cx.end_requests(session, at);
         at
     }
@@ -392,8 +395,9 @@ impl Core {
         if !self.is_usual(session) {
             return at;
         }
-        let mut room = session.replies.room(&self.cx.engine.limits);
-        while room > 0 {
+        let until_sample = self.cx.stats.sampling.distance(self.cx.stats.counters.requests);
+        let mut left = session.replies.room(&self.cx.engine.limits).min(until_sample);
+        while left > 0 {
             let rest = &bytes[at..];
             let Some(known) = self.cx.parsing.prefix_cache.find(rest) else { break };
             let Some((key, len)) = known.scan_key(rest, &self.cx.engine.limits.request) else { break };
@@ -401,11 +405,11 @@ impl Core {
                 break;
             }
             let shard = self.cx.engine.topology.shard_of(key);
-            let Ok(node) = self.cx.shared_link(session.profile, shard) else { break };
+            let Ok(ix) = self.cx.shared_link(session.profile, shard) else { break };
             self.cx.count_request(session, known.number);
-            self.cx.send_over(session, known.command, node, &rest[..len]);
+            self.cx.send_over(session, known.command, ix, &rest[..len]);
             at += len;
-            room -= 1;
+            left -= 1;
         }
         if at > 0 {
             session.input.holds_request = false;

@@ -19,6 +19,7 @@
 pub(crate) mod delivery;
 pub(crate) mod log;
 
+use crate::ConnId;
 use crate::context::Context;
 use crate::features::{Link, Owed, Owner, TaskId, Ticket};
 use crate::hot;
@@ -49,6 +50,8 @@ pub(crate) struct SlowWatch {
     pub sample_at: u64,
     /// Requests that may still be noted in this second.
     left: u32,
+    /// The connection whose replies were looked at last, and the offset of the last of their requests.
+    seen: Option<(ConnId, u64)>,
     /// Noted requests whose replies are on their way to the client.
     pub deliveries: Deliveries,
 }
@@ -62,6 +65,7 @@ impl SlowWatch {
             settings,
             sample_at,
             left: NOTED_PER_SECOND_MAX,
+            seen: None,
             deliveries: Deliveries::default(),
         }
     }
@@ -72,13 +76,24 @@ impl SlowWatch {
         now_us.wrapping_sub(queued_us) >= self.from_us
     }
 
-    /// Has the next reply looked at. `requests` were read so far.
-    pub(crate) fn look_soon(&mut self, requests: u64) {
+    /// Has the next reply looked at.
+    pub(crate) fn look_soon(&mut self) {
         self.from_us = 0;
+    }
+
+    /// Has the next reply noted if it is time for a sample. `requests` were read so far.
+    pub(crate) fn take_sample(&mut self, requests: u64) {
         if requests > self.sample_at {
+            self.look_soon();
             self.is_sample_due = true;
             self.sample_at = self.settings.one_in.map_or(u64::MAX, |one_in| requests + one_in.get());
         }
+    }
+
+    /// Whether the request at the front of `link` was looked at together with one before it.
+    fn has_seen(&self, link: &Link) -> bool {
+        let first = link.front().and_then(|ticket| Some((link.conn()?, ticket.start)));
+        matches!((first, self.seen), (Some((conn, start)), Some((seen, last))) if conn == seen && start <= last)
     }
 
     /// Begins a second.
@@ -100,7 +115,8 @@ impl SlowWatch {
 #[inline(never)]
 pub(crate) fn look_at_replies(cx: &mut Context, peers: &Peers, ix: LinkIx, bytes: &[u8]) {
     let link = &cx.engine.links[ix];
-    if !link.is_ready() || matches!(link.used_by, Use::Held | Use::Pinned | Use::Subscription) {
+    let is_of_one_client = matches!(link.used_by, Use::Held | Use::Pinned | Use::Subscription);
+    if !link.is_ready() || is_of_one_client || cx.slow.has_seen(link) {
         return;
     }
     cx.slow.from_us = cx.slow.settings.slow_us();
@@ -124,6 +140,7 @@ fn note_slow(cx: &mut Context, peers: &Peers, ix: LinkIx, bytes: &[u8]) -> u64 {
         let Ok(Some(len)) = scanner.scan(&bytes[at..], &cx.engine.limits.reply) else { break };
         at += len;
         let Some(is_slow) = cx.slow.is_slow(now_us.wrapping_sub(ticket.queued_us)) else { break };
+        cx.slow.seen = link.conn().map(|conn| (conn, ticket.start));
         if !ticket.is_of_client() {
             continue;
         }

@@ -7,6 +7,7 @@
 use crate::errors::Cause;
 use crate::latency::{Latency, Time};
 use crate::reading::ReadFrom;
+use crate::sampling::whole::WholeTimes;
 use command::Number;
 
 /// Counts of one command.
@@ -16,6 +17,8 @@ pub struct Row {
     pub calls: u64,
     /// Times from queueing to reply; `None` before the first reply.
     pub times: Option<Box<Latency>>,
+    /// Whole times of sampled requests; `None` before the first.
+    pub whole: Option<Box<WholeTimes>>,
     /// Requests that shardis refused.
     pub rejected: u64,
     /// Requests that ran and got an error as the reply.
@@ -82,7 +85,13 @@ impl Tally {
     /// Counts a request that was read. The other methods count its outcome.
     #[inline]
     pub(crate) fn count_call(&mut self, command: Number) {
-        self.rows[command.index()].calls += 1;
+        self.count_calls(command, 1);
+    }
+
+    /// Counts `count` requests that were read.
+    #[inline(always)]
+    pub(crate) fn count_calls(&mut self, command: Number, count: u64) {
+        self.rows[command.index()].calls += count;
     }
 
     /// Takes back the count of a request that will be read once more.
@@ -125,6 +134,11 @@ impl Tally {
             Some(latency) => latency.count(time, times),
             none => Tally::count_first(none, time, times),
         }
+    }
+
+    /// The whole times of `command`.
+    pub(crate) fn whole_times(&mut self, command: Number) -> &mut WholeTimes {
+        self.rows[command.index()].whole.get_or_insert_default()
     }
 
     #[cold]
@@ -171,6 +185,9 @@ impl Tally {
             sum.calls += row.calls;
             if let Some(times) = &row.times {
                 sum.times.get_or_insert_default().add(times);
+            }
+            if let Some(whole) = &row.whole {
+                sum.whole.get_or_insert_default().add(whole);
             }
             sum.rejected += row.rejected;
             sum.failed += row.failed;

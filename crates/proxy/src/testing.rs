@@ -443,7 +443,7 @@ impl Rig {
                 Action::Close { conn } => self.closed.push(conn),
             }
         }
-        crate::end_turn(&mut self.proxy);
+        crate::end_turn(&mut self.proxy, self.now);
         self.proxy.audit().expect("nothing is lost between turns");
     }
 }

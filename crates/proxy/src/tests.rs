@@ -34,6 +34,7 @@ mod pubsub;
 mod redirect;
 mod replica_worlds;
 mod replicas;
+mod sampling;
 mod scripts;
 mod silence;
 mod slow;
@@ -577,7 +578,9 @@ fn a_request_in_the_steady_state_allocates_nothing() {
             let conn = rig.node(shard);
             rig.proxy.handle_event(Event::Received { conn, bytes: replies.as_bytes() }, rig.now);
         }
-        rig.drop_sent()
+        let taken = rig.drop_sent();
+        crate::end_turn(&mut rig.proxy, rig.now);
+        taken
     };
     let expected = "$1||v||".len() * 4 + "+OK||".len() + "*4||".len() + "$1||v||".len() * 4;
     // By then, samples have seen all keys.

@@ -55,7 +55,7 @@ impl Secret {
 
     /// The password itself.
     pub(crate) fn as_bytes(&self) -> &[u8] {
-        &self.password
+        &self.bytes
     }
 
     /// The whole file at `path`, without the end of its last line.

@@ -213,6 +213,7 @@ impl Worker {
         let mut began = self.clock.now();
         while !(self.draining && self.proxy.is_drained()) {
             let before = self.clock.now();
+            proxy::end_turn(&mut self.proxy, before);
             self.neighbours.signs.add_busy(before.since(began));
             let wait = self.wait_max(before);
             self.driver.wait(wait)?;
@@ -267,7 +268,6 @@ impl Worker {
         self.proxy.handle_held_below(self.driver.held_bytes());
         self.allocator.note_turn(self.proxy.held_bytes(), now);
         self.perform(now);
-        proxy::end_turn(&mut self.proxy);
         self.receive_pending_clients(now);
         // Requests for a node whose link is being made would fail if another took its place now.
         if let Some(topology) = self.next_nodes.take_if(|_| !proxy::is_connecting(&self.proxy, now)) {

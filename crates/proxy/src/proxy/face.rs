@@ -12,6 +12,8 @@ use crate::local::line;
 use crate::login::job::ControlJob;
 use crate::memory;
 use crate::peers::{Peer, sessions};
+use crate::sampling::take;
+use engine::engine::low_us;
 use engine::rounds::Rounds;
 use std::time::Duration;
 use stdx::Instant;
@@ -163,13 +165,16 @@ impl Proxy {
     }
 }
 
-/// Ends a turn of `proxy`. The caller does this after its actions, so that reports can tell which replies clients have
-/// taken.
+/// Ends a turn of `proxy` at `now`. The caller does this after its actions, so that reports can tell which replies clients
+/// have taken.
 #[inline]
-pub fn end_turn(proxy: &mut Proxy) {
+pub fn end_turn(proxy: &mut Proxy, now: Instant) {
     let cx = &mut proxy.core.cx;
     if !cx.slow.deliveries.is_empty() {
         cx.slow.deliveries.end_turn(&proxy.peers, &cx.board.slow, cx.engine.now_us);
+    }
+    if !cx.stats.sampling.followed.is_empty() {
+        take::end_turn(cx, &proxy.peers, low_us(now));
     }
 }
 

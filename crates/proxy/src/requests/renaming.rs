@@ -19,11 +19,12 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Option<Step> {
-        if !session.features.is_renaming || session.features.login.is_missing() {
+        let policies = self.cx.settings.access.policies.clone();
+        let names = &policies.of(session.features.listener)?.names;
+        if names.is_empty() || session.features.login.is_missing() {
             return None;
         }
-        let policies = self.cx.settings.access.policies.clone();
-        let named = policies.of(session.features.listener)?.names.meaning(request.arg(0));
+        let named = names.meaning(request.arg(0));
         let name = match named {
             Named::AsWritten => return None,
             Named::As(name) => name,

@@ -13,6 +13,7 @@ use crate::link::LinkIx;
 use crate::link::kept::Kept;
 use crate::link::upload::Upload;
 use crate::reading::replicas;
+use crate::sampling::take;
 use crate::session::pinning::Pinning;
 use crate::session::{Mute, Phase};
 use command::{Carry, Number, Resolved};
@@ -115,8 +116,9 @@ impl Core {
         replicas::note_own_writes(&mut self.cx, session);
         session.features.last = number;
         self.cx.engine.asking = number;
-        self.cx.stats.tally.count_call(number);
-        self.cx.stats.counters.requests += 1;
+        self.cx.stats.count_calls(number, 1);
+        // It has no keys to be seen yet, and its time is that of the client too. Rather the next one is a sample.
+        take::plan_samples(&mut self.cx);
         let ix = match self.cx.pinned_node(id, session.profile, shard, None) {
             Ok(ix) => {
                 let place = session.replies.reserve(Owed::Node);

@@ -6,6 +6,7 @@
 use crate::ConnId;
 use crate::features::{Session, Ticket};
 use crate::peers::{Peer, Peers};
+use crate::sampling::way::Way;
 use crate::slow::log::SlowLog;
 
 /// Replies that a worker follows at a time. The end of more is not known. Each costs some nanoseconds a turn.
@@ -22,19 +23,11 @@ pub(crate) struct Deliveries {
 struct Delivery {
     /// The number of its entry.
     id: u64,
-    conn: ConnId,
-    place: u32,
+    way: Way,
     /// When it was read: the low bits of the microseconds, as all times here.
     read_us: u32,
-    step: Step,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Step {
-    /// The client's reply is not complete, or others come before it.
-    Waits,
-    /// The reply is among the client's output since `since_us`. The socket has it once the client has taken `left` more bytes.
-    Leaves { since_us: u32, left: usize },
+    /// Since when it is among the client's output.
+    since_us: u32,
 }
 
 impl Deliveries {
@@ -47,25 +40,21 @@ impl Deliveries {
     /// Follows the reply to `ticket`, which was read at `now_us`, to fill in the entry `id`.
     pub(crate) fn follow(&mut self, id: u64, ticket: &Ticket, now_us: u32) {
         if self.followed.len() < FOLLOWED_MAX {
-            let (conn, place) = (ticket.conn, ticket.place);
-            self.followed.push(Delivery { id, conn, place, read_us: now_us, step: Step::Waits });
+            let way = Way::new(ticket.conn, ticket.place);
+            self.followed.push(Delivery { id, way, read_us: now_us, since_us: now_us });
         }
     }
 
     /// Notes that the client `conn` has taken `count` bytes.
     #[cold]
     pub(crate) fn note_taken(&mut self, conn: ConnId, count: usize) {
-        for delivery in self.followed.iter_mut().filter(|delivery| delivery.conn == conn) {
-            if let Step::Leaves { left, .. } = &mut delivery.step {
-                *left = left.saturating_sub(count);
-            }
-        }
+        self.followed.iter_mut().for_each(|delivery| delivery.way.note_taken(conn, count));
     }
 
     /// Notes in `log` which replies have got further by the end of the turn at `now_us`.
     #[cold]
     pub(crate) fn end_turn(&mut self, peers: &Peers, log: &SlowLog, now_us: u32) {
-        self.followed.retain_mut(|delivery| match peers.get(delivery.conn) {
+        self.followed.retain_mut(|delivery| match peers.get(delivery.way.conn) {
             Some(Peer::Client(session)) => delivery.goes_on(session, log, now_us),
             // The client has gone.
             _ => false,
@@ -76,15 +65,14 @@ impl Deliveries {
 impl Delivery {
     /// Notes how far the reply has got. Returns whether to follow it further.
     fn goes_on(&mut self, session: &Session, log: &SlowLog, now_us: u32) -> bool {
-        if matches!(self.step, Step::Waits) && !session.replies.has_place(self.place) {
-            self.step = Step::Leaves { since_us: now_us, left: session.replies.output().len() };
-            log.note_delivered(self.id, now_us.wrapping_sub(self.read_us), None);
+        let progress = self.way.go_on(session);
+        if progress.begins {
+            self.since_us = now_us;
         }
-        let Step::Leaves { since_us, left } = self.step else { return true };
-        if left > 0 {
-            return true;
+        let client_us = progress.is_taken.then(|| now_us.wrapping_sub(self.since_us));
+        if progress.begins || progress.is_taken {
+            log.note_delivered(self.id, self.since_us.wrapping_sub(self.read_us), client_us);
         }
-        log.note_delivered(self.id, since_us.wrapping_sub(self.read_us), Some(now_us.wrapping_sub(since_us)));
-        false
+        !progress.is_taken
     }
 }

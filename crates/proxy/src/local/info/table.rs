@@ -434,6 +434,11 @@ pub(super) const STATS: &[Field] = &[
         |facts| facts.counters.remaps,
         "times that keys went to other shards, since nodes failed or came back",
     ),
+    ours(
+        "total_ejections",
+        |facts| facts.counters.ejections,
+        "shards that lost their keys since their nodes failed",
+    ),
     field("reads_from_*", From::Lines(lines::reads), "only shardis has it: reads by policy"),
     ours("total_proxy_errors", |facts| facts.counters.errors, "errors of shardis, not of a node"),
     ours("total_timeouts", |facts| facts.counters.timeouts, "requests whose reply did not come in time"),
