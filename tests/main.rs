@@ -29,6 +29,7 @@ mod learned;
 mod left_behind;
 mod local;
 mod mirror;
+mod namespaces;
 mod nutcracker;
 mod operator;
 mod packaging;

@@ -59,6 +59,32 @@ pub fn sort_option_of_all_keys(request: &Request<'_>) -> Option<&'static str> {
     sort_option(request, |option, pattern| option == "GET" || pattern.contains(&b'*'))
 }
 
+/// Calls `found` with the place of each argument of SORT or SORT_RO that names keys: the key, targets, and patterns that
+/// stand for keys. Unlike the keys of [`Command::each_key`](crate::Command::each_key), these are all that Redis reads.
+pub fn each_name_of_sort(request: &Request<'_>, found: &mut impl FnMut(usize)) {
+    found(1);
+    let mut at = 2;
+    while let Some(word) = request.get(at) {
+        let is = |option: &[u8]| is_word(word, option);
+        let value = request.get(at + 1);
+        at += match () {
+            () if is(b"asc") || is(b"desc") || is(b"alpha") => 1,
+            () if is(b"limit") => 3,
+            () if is(b"by") || is(b"get") => {
+                if value.is_some_and(|pattern| pattern.contains(&b'*')) {
+                    found(at + 1);
+                }
+                2
+            }
+            () if is(b"store") => {
+                found(at + 1);
+                2
+            }
+            () => return,
+        };
+    }
+}
+
 /// The first BY or GET of SORT or SORT_RO, with its pattern, that `fits`.
 fn sort_option(request: &Request<'_>, fits: impl Fn(&'static str, &[u8]) -> bool) -> Option<&'static str> {
     let mut at = 2;
@@ -103,6 +129,21 @@ mod tests {
             ("COPY a b DB x DB 2", &[]),
         ] {
             assert_eq!(databases(Naming::Option, line), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn all_names_of_a_sort_are_found() {
+        for (line, expected) in [
+            ("SORT a", &[1][..]),
+            ("SORT a BY w_* GET # GET o_*->f LIMIT 0 1 DESC STORE b", &[1, 3, 7, 13]),
+            ("SORT a BY nosort STORE b STORE c", &[1, 5, 7]),
+            ("SORT a STORE LIMIT STORE b", &[1, 3, 5]),
+            ("SORT a nosuch STORE b", &[1]),
+        ] {
+            let mut found = Vec::new();
+            with_request(line, |request| each_name_of_sort(request, &mut |at| found.push(at)));
+            assert_eq!(found, expected, "{line}");
         }
     }
 

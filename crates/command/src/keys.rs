@@ -323,7 +323,7 @@ fn bitfield_flags(args: &Args<'_>) -> KeyFlags {
 }
 
 /// Whether Redis takes `arg` for `word`.
-pub(crate) fn is_word(arg: &[u8], word: &[u8]) -> bool {
+pub fn is_word(arg: &[u8], word: &[u8]) -> bool {
     // Nearly always decided by the first byte.
     match (arg.first(), word.first()) {
         (Some(left), Some(right)) if left.eq_ignore_ascii_case(right) => {

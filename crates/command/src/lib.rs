@@ -52,8 +52,8 @@ pub use carry::{
 pub use command::Command;
 pub use describe::write_info;
 pub use evaluator::{Evaluator, NewEvaluator};
-pub use guard::sort_option_of_all_keys;
-pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword};
+pub use guard::{each_name_of_sort, sort_option_of_all_keys};
+pub use keys::{Begin, ByHand, Find, KeySpec, Keys, KeysError, Keyword, is_word};
 pub use lookup::{
     Number, Resolved, all, find, find_full, is_cross_protocol, numbered, resolve, resolve_numbered, sections,
 };

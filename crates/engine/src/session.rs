@@ -3,6 +3,7 @@
 //! Every request reserves a place when it is read. Replies arrive in any order and leave in the order of the places. If
 //! a client has too much pending, or does not read, the worker does not read from it until it has caught up.
 
+pub mod filter;
 pub mod hold;
 pub mod pinning;
 pub mod replies;
@@ -322,7 +323,7 @@ impl<F: Features> Session<F> {
         }
         let Some(place) = self.replies.pending.back_mut() else { return };
         *place = match place {
-            Place::Waiting(owed) | Place::Muted(owed) => Place::Muted(*owed),
+            Place::Waiting(owed) | Place::Muted(owed) | Place::Filtered(owed) => Place::Muted(*owed),
             Place::Ready(parked) => {
                 self.replies.parked_bytes -= parked.as_slice().len();
                 Place::Ready(Parked::new(&[], pool))
@@ -407,7 +408,7 @@ impl<F: Features> Session<F> {
         self.replies.output.queue.clear(pool);
         pool.give(self.input.bytes);
         self.replies.pending.into_iter().filter_map(|place| match place {
-            Place::Waiting(owed) | Place::Muted(owed) => Some(owed),
+            Place::Waiting(owed) | Place::Muted(owed) | Place::Filtered(owed) => Some(owed),
             Place::Ready(_) => None,
         })
     }

@@ -5,6 +5,7 @@ use crate::ConnId;
 use crate::held::watch::Watch;
 use crate::link::proof::Proof;
 use crate::login::identity::Login;
+use crate::namespace::Named;
 use crate::pubsub::audience::Receivers;
 use crate::pubsub::subscribed::Subscribed;
 use crate::reading::reads::Reads;
@@ -196,8 +197,8 @@ pub(crate) struct SessionFeatures {
     pub name: Option<Box<Name>>,
     /// The client's identity.
     pub login: Login,
-    /// The number of the client's listener.
-    pub listener: u16,
+    /// The namespace of the client's user.
+    pub namespace: Option<Box<Named>>,
     /// Whether the log has reported a CROSSSLOT error of this client.
     pub is_cross_slot_told: bool,
     /// Whether keys are watched for it.
@@ -216,7 +217,7 @@ impl Default for SessionFeatures {
             subscribed: None,
             name: None,
             login: Login::default(),
-            listener: 0,
+            namespace: None,
             is_cross_slot_told: false,
             watch: Watch::No,
             transaction: None,
@@ -274,8 +275,9 @@ mod tests {
     #[test]
     fn an_idle_session_is_small() {
         // A box would cost each request one more look-up, and these few bytes cost an idle client little. Eight of them
-        // are for the generation of its profile, and eight for keys that are watched on several shards.
-        assert!(size_of::<Session>() <= 400, "{}", size_of::<Session>());
+        // are for the generation of its profile, and eight for keys that are watched on several shards. Sixteen are for a
+        // namespace and its replies.
+        assert!(size_of::<Session>() <= 416, "{}", size_of::<Session>());
         assert_eq!(Replies::<TaskId>::PLACE_BYTES, 32);
     }
 }

@@ -6,6 +6,7 @@
 
 use crate::link::profile::DATABASES_MAX;
 use crate::login::credentials::Credentials;
+use crate::namespace::Namespaces;
 use crate::policy::Policies;
 use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
@@ -357,6 +358,8 @@ pub struct Access {
     pub protected_mode: bool,
     /// The policies of listeners.
     pub policies: Policies,
+    /// The namespaces of users.
+    pub namespaces: Namespaces,
 }
 
 impl Settings {

@@ -26,6 +26,7 @@ use crate::local::gathered::Gathered;
 use crate::local::{inquiry, line};
 use crate::login::identity::{Login, Obstacle};
 use crate::login::job::{ControlJob, Task};
+use crate::namespace::Named;
 use command::Command;
 use resp::{Request, encode};
 use users::{DEFAULT, Denial, Denied, Reason};
@@ -37,15 +38,23 @@ pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
     cx.outside.jobs.extend(inquiry.map(|inquiry| ControlJob { inquiry, task }));
 }
 
-/// Makes the client `login`. The policy of its listener holds for every identity.
+/// Makes the client `login`. The policy of its listener holds for every identity, and a namespace for its user.
 pub(crate) fn set_login(cx: &Context, session: &mut Session, login: Login) {
-    let policy = cx.settings.access.policies.of(session.features.listener);
-    session.features.login = login.ruled(policy.is_some());
+    let listener = session.features.login.listener;
+    let policy = cx.settings.access.policies.of(listener);
+    let is_renaming = policy.is_some_and(|policy| !policy.names.is_empty());
+    let namespace = cx.settings.access.namespaces.of(login.name());
+    let is_ruled = policy.is_some() || namespace.is_some();
+    session.features.login = Login { listener, is_renaming, ..login.ruled(is_ruled) };
+    let before = session.features.namespace.as_ref().map(|named| &named.namespace);
+    if before != namespace {
+        session.features.namespace = namespace.map(|namespace| Box::new(Named::new(namespace)));
+    }
 }
 
 /// Whether the policy of the client's listener permits `request`. If not, the client has got an error.
 fn obeys_policy(cx: &mut Context, session: &mut Session, command: &Command, request: &Request<'_>) -> bool {
-    let policy = cx.settings.access.policies.of(session.features.listener);
+    let policy = cx.settings.access.policies.of(session.features.login.listener);
     match policy.and_then(|policy| policy.objection(command, cx.engine.asking, request)) {
         Some(text) => {
             cx.refuse(session, &text);

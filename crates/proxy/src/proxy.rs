@@ -84,7 +84,7 @@ impl Proxy {
         let conn = self.peers.insert(Peer::Client(Session::new(unnamed, client, arrival, now)));
         if let Some(Peer::Client(session)) = self.peers.get_mut(conn) {
             session.conn = conn;
-            session.features.listener = arrival.listener;
+            session.features.login.listener = arrival.listener;
             login::set_login(&self.core.cx, session, passing::newcomer(&self.core.cx));
             let from = self.core.readers.policy_of(arrival.listener);
             if self.core.readers.are_wanted_by(from) {

@@ -2,11 +2,11 @@
 
 pub(crate) mod fragment;
 pub(crate) mod learn;
+pub(crate) mod namespaced;
 pub(crate) mod objection;
 pub(crate) mod prefix_cache;
 pub(crate) mod reads;
 pub(crate) mod renaming;
-pub(crate) mod rewritten;
 pub(crate) mod route;
 pub(crate) mod transactions;
 pub(crate) mod upload;
@@ -493,28 +493,28 @@ impl Core {
             return renamed.unwrap_or_else(|| self.cx.refuse_unresolved(session, resolved, request, reply));
         };
         if session.features.login.is_checked() {
-            if let Some(step) = self.carry_out_renamed(session, request, keys, reply) {
-                return step;
-            }
-            if let Some(step) = self.check(session, command, request) {
-                return step;
-            }
+            let renamed = self.carry_out_renamed(session, request, keys, reply);
+            return renamed.unwrap_or_else(|| self.carry_out_checked(session, command, request, keys, reply));
         }
         self.carry_out_permitted(session, command, request, keys, reply)
     }
 
-    /// Checks whether the client may have `request` carried out. If not now, the result is the step instead.
-    pub(crate) fn check(
+    /// Runs a command by Redis's name, if the client may have it carried out.
+    pub(crate) fn carry_out_checked(
         &mut self,
         session: &mut Session,
         command: &Command,
         request: &Request<'_>,
-    ) -> Option<Step> {
-        let asked = passing::ask_for_default_user(&mut self.cx, session, command);
-        if asked.is_some() {
-            return asked;
+        keys: &mut Keys,
+        reply: &mut Vec<u8>,
+    ) -> Step {
+        if let Some(step) = passing::ask_for_default_user(&mut self.cx, session, command) {
+            return step;
         }
-        (!login::permit(&mut self.cx, session, command, request)).then_some(Step::Done)
+        match login::permit(&mut self.cx, session, command, request) {
+            true => self.carry_out_in_namespace(session, command, request, keys, reply),
+            false => Step::Done,
+        }
     }
 
     /// Runs a command that its client may have carried out.

@@ -22,6 +22,7 @@ mod listeners;
 mod lists;
 mod logins;
 mod many_nodes;
+mod namespaces;
 mod operator;
 mod own_answers;
 mod passing;

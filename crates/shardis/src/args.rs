@@ -1,5 +1,6 @@
 //! The command line: its subcommands, and refusals in one line.
 
+mod access;
 mod admin;
 pub(crate) mod admin_tls;
 mod bytes;

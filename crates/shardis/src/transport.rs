@@ -3,7 +3,6 @@
 
 use crate::args::listener::{ListenerArg, Place};
 use crate::args::no_effect;
-use crate::args::policy::PolicyArgs;
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
 use std::net::SocketAddr;
@@ -48,9 +47,6 @@ pub(crate) struct TransportArgs {
     #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
     #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
-
-    #[command(flatten)]
-    pub(crate) policy: PolicyArgs,
 
     /// TLS to nodes, except over unix sockets
     #[arg(long)]

@@ -1,6 +1,7 @@
 //! The replies of one client. Each request has a place in their order. Replies arrive in any order and leave in this
 //! one.
 
+use super::filter::Filters;
 use crate::limits::Limits;
 use crate::walk;
 use resp::reply::is_push;
@@ -21,6 +22,8 @@ pub struct Replies<T> {
     reply_bytes_mean_x8: u32,
     /// Bytes of the reply at the front that were passed on before the reply was complete.
     relayed: usize,
+    /// Changes of replies to come.
+    pub(super) filters: Option<Box<Filters>>,
 }
 
 /// Bytes to send to a client.
@@ -72,6 +75,8 @@ pub(super) enum Place<T> {
     Waiting(Owed<T>),
     /// A reply is to come that the client does not want.
     Muted(Owed<T>),
+    /// A reply is to come that is changed before it goes to the client.
+    Filtered(Owed<T>),
     /// The reply is here and waits for those before it.
     Ready(Parked),
 }
@@ -139,6 +144,7 @@ impl<T: Copy> Replies<T> {
             parked_bytes: 0,
             reply_bytes_mean_x8: FIRST_REPLY_BYTES * 8,
             relayed: 0,
+            filters: None,
         }
     }
 
@@ -220,7 +226,7 @@ impl<T: Copy> Replies<T> {
     #[inline]
     pub fn owed(&self, number: u32) -> Option<Owed<T>> {
         match self.pending.get(self.index(number))? {
-            Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
+            Place::Waiting(owed) | Place::Muted(owed) | Place::Filtered(owed) => Some(*owed),
             Place::Ready(_) => None,
         }
     }
@@ -239,7 +245,9 @@ impl<T: Copy> Replies<T> {
     /// Changes the source of the reply for place `number`.
     pub fn expect(&mut self, number: u32, expected: Owed<T>) {
         let index = self.index(number);
-        if let Some(Place::Waiting(owed) | Place::Muted(owed)) = self.pending.get_mut(index) {
+        if let Some(Place::Waiting(owed) | Place::Muted(owed) | Place::Filtered(owed)) =
+            self.pending.get_mut(index)
+        {
             *owed = expected;
         }
     }
@@ -252,6 +260,7 @@ impl<T: Copy> Replies<T> {
             "a blocked client has one request pending"
         );
         self.pending.clear();
+        self.filters = None;
         self.parked_bytes = 0;
     }
 
@@ -273,14 +282,20 @@ impl<T: Copy> Replies<T> {
     /// Passes on a piece of the reply at the front.
     pub fn relay(&mut self, piece: &[u8], pool: &mut BufferPool) {
         self.relayed += piece.len();
-        if !piece.is_empty() && !matches!(self.pending.front(), Some(Place::Muted(_))) {
-            self.output.queue.push(piece, pool);
+        match self.pending.front() {
+            _ if piece.is_empty() => {}
+            Some(Place::Muted(_)) => {}
+            Some(Place::Filtered(_)) => self.keep_piece(piece),
+            _ => self.output.queue.push(piece, pool),
         }
     }
 
     /// Ends the reply at the front, all of which was passed on.
     pub fn finish_relay(&mut self, pool: &mut BufferPool) {
         let len = std::mem::take(&mut self.relayed);
+        if matches!(self.pending.front(), Some(Place::Filtered(_))) {
+            self.release_pieces(pool);
+        }
         self.note_reply(len);
         self.pop_front();
         self.release(pool);
@@ -321,7 +336,7 @@ impl<T: Copy> Replies<T> {
         self.reply_bytes_mean_x8 -= self.reply_bytes_mean_x8 / 8;
     }
 
-    fn index(&self, number: u32) -> usize {
+    pub(super) fn index(&self, number: u32) -> usize {
         number.wrapping_sub(self.front) as usize
     }
 
@@ -352,6 +367,7 @@ impl<T: Copy> Replies<T> {
         let is_muted = match place {
             Place::Waiting(owed) if is_right(owed) => false,
             Place::Muted(owed) if is_right(owed) => true,
+            Place::Filtered(owed) if is_right(owed) => return self.settle_filtered(number, reply, pool),
             _ => return false,
         };
         if number == self.front {
@@ -454,7 +470,7 @@ impl<T: Copy> Replies<T> {
     /// The sources of the replies for those places.
     pub fn owed_to_it(&self) -> impl Iterator<Item = Owed<T>> {
         self.pending.iter().filter_map(|place| match place {
-            Place::Waiting(owed) | Place::Muted(owed) => Some(*owed),
+            Place::Waiting(owed) | Place::Muted(owed) | Place::Filtered(owed) => Some(*owed),
             Place::Ready(_) => None,
         })
     }
@@ -468,9 +484,9 @@ impl<T: Copy> Replies<T> {
     pub fn add_up_parked(&self) -> usize {
         let parked = self.pending.iter().map(|place| match place {
             Place::Ready(parked) => parked.as_slice().len(),
-            Place::Waiting(_) | Place::Muted(_) => 0,
+            Place::Waiting(_) | Place::Muted(_) | Place::Filtered(_) => 0,
         });
-        parked.sum()
+        parked.sum::<usize>() + self.filters.as_ref().map_or(0, |filters| filters.held_bytes())
     }
 
     /// The size of the buffer behind [`Replies::output`].

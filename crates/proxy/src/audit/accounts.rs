@@ -46,9 +46,15 @@ fn totals(proxy: &Proxy) -> [Mismatch; 4] {
 }
 
 /// Counts that are kept, each with the number of things that exist.
-fn counts(proxy: &Proxy) -> [Mismatch; 6] {
+fn counts(proxy: &Proxy) -> [Mismatch; 7] {
     let core = &proxy.core;
     let count = |is: &dyn Fn(&Session) -> bool| sessions(&proxy.peers).filter(|session| is(session)).count();
+    let access = &core.cx.settings.access;
+    let passes_rules_over = |session: &Session| {
+        let has_rules = session.features.namespace.is_some()
+            || access.policies.of(session.features.login.listener).is_some();
+        has_rules && !session.features.login.is_checked()
+    };
     let blocked = |session: &Session| session.wait.is_seen || session.hold.has(Reason::Pause);
     [
         ("clients", core.cx.stats.counters.clients as usize, count(&|_| true)),
@@ -57,6 +63,7 @@ fn counts(proxy: &Proxy) -> [Mismatch; 6] {
             core.cx.engine.clients_waiting,
             count(&|session| session.replies.is_pending()),
         ),
+        ("clients whose policy or namespace is passed over", 0, count(&passes_rules_over)),
         ("clients that are blocked", core.cx.stats.counters.clients_blocked as usize, count(&blocked)),
         (
             "clients with topics",

@@ -26,7 +26,7 @@ impl Core {
         match question {
             ProxyQuestion::Explain => {
                 let args: Vec<Span> = (2..request.len()).map(|index| request.span(index)).collect();
-                let rules = Rules::of(&self.cx, session.features.listener);
+                let rules = Rules::of(&self.cx, session.features.login.listener);
                 explain::explain(&rules, &Request::new(request.bytes, &args)).write(session.resp3, reply);
             }
             ProxyQuestion::Topology => {

@@ -13,6 +13,10 @@ pub(crate) struct Login {
     /// The user. `None` is the default user with all permissions.
     pub user: Option<Arc<User>>,
     pub checks: Checks,
+    /// The number of the client's listener.
+    pub listener: u16,
+    /// Whether that listener has other names for commands.
+    pub is_renaming: bool,
 }
 
 /// The check before a request is carried out.
@@ -21,7 +25,7 @@ pub(crate) enum Checks {
     /// None: the user may do everything.
     #[default]
     Nothing,
-    /// The policy of the client's listener alone: the user may do everything.
+    /// The policy of the client's listener and the namespace of the user. The user may do everything else.
     Listener,
     /// The permissions of the user.
     Rights,
@@ -49,7 +53,7 @@ impl Login {
         let user = users.default_user();
         match user.is_open() {
             true => Login::of(user),
-            false => Login { user: Some(Arc::clone(user)), checks: Checks::Password },
+            false => Login { user: Some(Arc::clone(user)), checks: Checks::Password, ..Login::default() },
         }
     }
 
@@ -60,20 +64,20 @@ impl Login {
             DefaultUser::Open => Checks::Nothing,
             DefaultUser::Closed => Checks::Password,
         };
-        Login { user: None, checks }
+        Login { user: None, checks, ..Login::default() }
     }
 
     /// A client that is `user` at the nodes, which check all its requests.
     pub(crate) fn of_nodes(user: &Arc<User>) -> Login {
-        Login { user: Some(Arc::clone(user)), checks: Checks::Nothing }
+        Login { user: Some(Arc::clone(user)), checks: Checks::Nothing, ..Login::default() }
     }
 
     /// A client that is `user`.
     pub(crate) fn of(user: &Arc<User>) -> Login {
         match user.is_unlimited() {
             true if user.name() == DEFAULT => Login::default(),
-            true => Login { user: Some(Arc::clone(user)), checks: Checks::Nothing },
-            false => Login { user: Some(Arc::clone(user)), checks: Checks::Rights },
+            true => Login { user: Some(Arc::clone(user)), checks: Checks::Nothing, ..Login::default() },
+            false => Login { user: Some(Arc::clone(user)), checks: Checks::Rights, ..Login::default() },
         }
     }
 
@@ -85,7 +89,7 @@ impl Login {
         }
     }
 
-    /// The same client at a listener that has a policy if it `is_ruled`.
+    /// The same client, whose listener has a policy or whose user has a namespace if it `is_ruled`.
     pub(crate) fn ruled(self, is_ruled: bool) -> Login {
         let checks = match self.checks {
             Checks::Nothing if is_ruled => Checks::Listener,

@@ -1,11 +1,11 @@
 //! Requests of clients whose listener has other names for commands (`--rename`). Nodes and all other code see Redis's names.
 
-use super::rewritten::Rewritten;
 use crate::core::Core;
 use crate::features::Session;
 use crate::outcome::Step;
 use crate::policy::Named;
 use crate::requests::route::Keys;
+use crate::rewritten::Rewritten;
 use command::Resolved;
 use resp::Request;
 
@@ -19,12 +19,11 @@ impl Core {
         keys: &mut Keys,
         reply: &mut Vec<u8>,
     ) -> Option<Step> {
-        let policies = self.cx.settings.access.policies.clone();
-        let names = &policies.of(session.features.listener)?.names;
-        if names.is_empty() || session.features.login.is_missing() {
+        if !session.features.login.is_renaming || session.features.login.is_missing() {
             return None;
         }
-        let named = names.meaning(request.arg(0));
+        let policies = self.cx.settings.access.policies.clone();
+        let named = policies.of(session.features.login.listener)?.names.meaning(request.arg(0));
         let name = match named {
             Named::AsWritten => return None,
             Named::As(name) => name,
@@ -43,7 +42,6 @@ impl Core {
         let Resolved::Command(command) = resolved else {
             return Some(self.cx.refuse_unresolved(session, resolved, &request, reply));
         };
-        let checked = self.check(session, command, &request);
-        Some(checked.unwrap_or_else(|| self.carry_out_permitted(session, command, &request, keys, reply)))
+        Some(self.carry_out_checked(session, command, &request, keys, reply))
     }
 }

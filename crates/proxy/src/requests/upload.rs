@@ -161,8 +161,10 @@ impl Core {
         let (Resolved::Command(command), number) = command::resolve_numbered(&request) else { return None };
         let position = command.single_key().filter(|&position| position < known)?;
         let key = request.arg(position);
-        // A missing argument may decide whether the key is read or written, and whether the listener permits it.
-        if self.cx.settings.access.policies.of(session.features.listener).is_some() {
+        // A missing argument may decide whether the key is read or written, and whether the listener permits it. Its key
+        // may need a prefix.
+        let has_policy = self.cx.settings.access.policies.of(session.features.login.listener).is_some();
+        if has_policy || session.features.namespace.is_some() {
             return None;
         }
         if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {

@@ -1,5 +1,6 @@
 //! Arguments of `shardis proxy`, and the checks of their combinations.
 
+use super::access::AccessArgs;
 use super::admin::AdminArgs;
 use super::bytes::parse_bytes;
 use super::discovery::DiscoveryArgs;
@@ -17,7 +18,7 @@ use crate::embedded::EmbeddedSettings;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
 use ::proxy::{Access, Authority, CrossShard, Policies, ReadFrom, Transactions};
-use clap::{ArgAction, Parser};
+use clap::Parser;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -134,10 +135,8 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "proxy|nodes", default_value = "proxy", value_parser = parse_authority)]
     pub(crate) auth: Authority,
 
-    /// Protected mode, as in Redis: while the default user has no password, clients of other machines are denied. Unix
-    /// sockets and the loopback interface stay open
-    #[arg(long, value_name = "yes|no", default_value = "yes", value_parser = parse_yes, action = ArgAction::Set)]
-    protected_mode: bool,
+    #[command(flatten)]
+    access: AccessArgs,
 
     /// Password of the default user, which may do everything; clients send it with AUTH. The list of processes shows
     /// it; use --requirepass-file to hide it
@@ -171,14 +170,6 @@ pub(crate) fn parse_switch(text: &str) -> Result<bool, String> {
         "0" => Ok(false),
         "1" => Ok(true),
         _ => Err("write 1 to switch it on, 0 to switch it off".to_owned()),
-    }
-}
-
-fn parse_yes(text: &str) -> Result<bool, String> {
-    match text {
-        "yes" => Ok(true),
-        "no" => Ok(false),
-        _ => Err("write yes or no".to_owned()),
     }
 }
 
@@ -324,7 +315,7 @@ impl ProxyArgs {
     pub(crate) fn ways_in(&self) -> Result<Vec<Way>, String> {
         let host = self.listen_addr()?;
         let transport = &self.transport;
-        let policy = || transport.policy.clone();
+        let policy = || self.access.policy.clone();
         let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None, policy: policy() };
         let plain = self.has_plain_port().then(|| way("--port", Place::Tcp(host), false));
         let tls = SocketAddr::new(host.ip(), transport.tls_port);
@@ -335,7 +326,7 @@ impl ProxyArgs {
             place: listener.place,
             is_tls: listener.is_tls,
             read_from: listener.read_from,
-            policy: listener.policy.or(&transport.policy),
+            policy: listener.policy.or(&self.access.policy),
         });
         Ok(plain.into_iter().chain(tls).chain(unix).chain(more).collect())
     }
@@ -348,7 +339,7 @@ impl ProxyArgs {
             Some((number, policy.policy(place.to_string())))
         };
         let policies = Policies::new((0..).zip(ways).filter_map(policy));
-        Access { protected_mode: self.protected_mode, policies }
+        Access { protected_mode: self.access.protected_mode, policies, namespaces: self.access.namespaces() }
     }
 
     fn check_auth(&self) -> Result<(), String> {
@@ -357,6 +348,11 @@ impl ProxyArgs {
         }
         if !self.has_nodes() {
             return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
+        }
+        if let Some(user) = self.access.named_users().next() {
+            return Err(format!(
+                "--auth=nodes: the nodes know the users, so {user} has no namespace here; leave --user-namespace out"
+            ));
         }
         match self.users() {
             Source::Nothing => Ok(()),
@@ -471,6 +467,12 @@ impl ProxyArgs {
         }
     }
 
+    /// Remarks on namespaces of users that are not there.
+    pub(super) fn missing_users(&self, users: &Users) -> Vec<String> {
+        let missing = self.access.named_users().filter(|user| users.get(user.as_bytes()).is_none());
+        missing.map(|user| format!("--user-namespace: there is no user {user}")).collect()
+    }
+
     /// Source of the users.
     pub(crate) fn users(&self) -> Source {
         match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
@@ -488,7 +490,7 @@ impl ProxyArgs {
         if !is_open || !self.ways_in().unwrap_or_default().iter().any(is_reachable) {
             return None;
         }
-        Some(match self.protected_mode {
+        Some(match self.access.protected_mode {
             true => {
                 "protected mode: clients from other machines are denied, since there is no password \
                  (set one with --requirepass-file or --acl-file, or let all in with --protected-mode=no)"
@@ -770,6 +772,8 @@ mod tests {
             (&["--sentinel=a:1", "--master=b", "--sentinel-user=x"], "--sentinel-auth-file"),
             (&["--nodes=a:1", "--node-user=x"], "--node-auth-file"),
             (&["--protected-mode=maybe"], "write yes or no"),
+            (&["--namespace-scripts"], "--user-namespace"),
+            (&["--nodes=a:1", "--auth=nodes", "--user-namespace=bob:b/"], "leave --user-namespace out"),
             (&["--auth=nodes"], "shards in memory have no users"),
             (&["--nodes=a:1", "--auth=here"], "write proxy or nodes"),
             (&["--nodes=a:1", "--auth=nodes", "--acl-file=x"], "leave --acl-file out"),

@@ -14,7 +14,10 @@ impl ProxyArgs {
         }
         // Faults of files are reported elsewhere.
         let users = self.users().users().ok();
-        remarks.extend(users.and_then(|users| self.warning_of_openness(&users)).map(str::to_owned));
+        if let Some(users) = users {
+            remarks.extend(self.warning_of_openness(&users).map(str::to_owned));
+            remarks.extend(self.missing_users(&users));
+        }
         remarks.extend(self.readable_secrets());
         remarks.extend(self.without_effect());
         remarks.extend(self.reading.remarks(topology, &self.transport.listener));

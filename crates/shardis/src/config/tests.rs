@@ -76,6 +76,7 @@ fn keys_and_flags_give_equal_arguments() {
         ("listener = \"/run/a\"", &["--listener=/run/a"]),
         ("deny = ['KEYS', '@admin']\nmax-value = '1kb'", &["--deny=KEYS,@admin", "--max-value=1024"]),
         ("rename = { GET = 'SET', SET = 'GET', KEYS = '' }", &["--rename=GET:SET,SET:GET,KEYS:"]),
+        ("user-namespace = { bob = 'bob:', eve = 'eve/' }", &["--user-namespace=bob:bob:,eve:eve/"]),
         ("[rename]\nKEYS = ''", &["--rename=KEYS:"]),
         (
             "[[listener]]\naddress = '/a'\ndeny = ['KEYS']\nrename = { GET = 'G' }\nmax-keys = 3\nread-only = true",
@@ -108,7 +109,10 @@ fn every_flag_is_a_key() {
         }
     }
     lists.sort_unstable();
-    assert_eq!(lists, ["cluster", "deny", "master", "nodes", "rename", "sentinel", "zones"]);
+    assert_eq!(
+        lists,
+        ["cluster", "deny", "master", "nodes", "rename", "sentinel", "user-namespace", "zones"]
+    );
 }
 
 #[test]
