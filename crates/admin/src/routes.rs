@@ -62,9 +62,13 @@ const PATHS: [(&str, &str, &str); 14] = [
     ("/topology", "GET", "shards, nodes and who owns what, JSON"),
     ("/clients", "GET", "a line for each client, as CLIENT LIST"),
     ("/config", "GET", "effective settings and their sources, JSON"),
-    ("/slow", "GET", "slow requests with the time in each stage, JSON"),
+    ("/slow", "GET", "slow requests with the time in each stage, JSON; as /events"),
     ("/hot", "GET", "hot keys, big keys and hot slots, JSON"),
-    ("/events", "GET", "the last thousand lines of the log, JSON"),
+    (
+        "/events",
+        "GET",
+        "the last thousand lines of the log, JSON; ?limit=N for the newest N, ?since=ID for those with larger ids",
+    ),
     ("/mirror", "GET", "counts of the mirror and the last differences, JSON; null without one"),
     ("/log-level", "GET, PUT", "error, warn, info or debug"),
 ];
@@ -129,14 +133,17 @@ impl Routes {
                 Err(reason) => Answer::text(503, format!("{reason}\n")),
             },
             "/status" => Answer::json(&Status::of(&Facts::of(subject), now_s())),
-            "/history" => Answer::json(&self.history().answer(after(asked.query))),
+            "/history" => {
+                let after = number_in(asked.query, "after=").unwrap_or_default();
+                Answer::json(&self.history().answer(after))
+            }
             "/topology" => Answer::json(&TopologyAnswer::of(&Facts::of(subject))),
             "/clients" => Answer::text(200, subject.clients()),
             "/config" => Answer::json(&subject.settings()),
             "/hot" => Answer::json(&HotAnswer::of(&subject.board().hot)),
-            "/slow" => Answer::json(&slow::all(&subject.board().slow)),
+            "/slow" => Answer::json(&slow::last(&subject.board().slow, Wanted::of(asked.query))),
+            "/events" => Answer::json(&Wanted::of(asked.query).last(subject.events(), |event| event.id)),
             "/mirror" => Answer::json(&subject.mirror().map(MirrorAnswer::of)),
-            "/events" => Answer::json(&subject.events()),
             _ => self.answer_log_level(asked),
         }
     }
@@ -152,10 +159,34 @@ impl Routes {
     }
 }
 
-/// The number in `after=N`, else 0.
-fn after(query: &str) -> u64 {
-    let found = query.split('&').find_map(|pair| pair.strip_prefix("after="));
-    found.and_then(|number| number.parse().ok()).unwrap_or_default()
+/// The entries of a list that are asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Only entries with a larger number.
+    pub since: u64,
+    /// The newest ones, of the thousand that are kept.
+    pub limit: usize,
+}
+
+/// Entries of an answer, as of the two lists.
+const ENTRIES_MAX: u64 = 1000;
+
+impl Wanted {
+    fn of(query: &str) -> Wanted {
+        let limit = number_in(query, "limit=").unwrap_or(ENTRIES_MAX).min(ENTRIES_MAX);
+        Wanted { since: number_in(query, "since=").unwrap_or_default(), limit: limit as usize }
+    }
+
+    /// Takes the wanted entries of `all`, which begins with the oldest.
+    fn last<T>(self, mut all: Vec<T>, id: impl Fn(&T) -> u64) -> Vec<T> {
+        all.retain(|entry| id(entry) > self.since);
+        all.split_off(all.len().saturating_sub(self.limit))
+    }
+}
+
+/// The number behind `name` in `query`.
+fn number_in(query: &str, name: &str) -> Option<u64> {
+    query.split('&').find_map(|pair| pair.strip_prefix(name))?.parse().ok()
 }
 
 /// The list of all paths.
@@ -173,7 +204,18 @@ fn now_s() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::PATHS;
+    use super::{PATHS, Wanted};
+
+    #[test]
+    fn a_question_may_ask_for_few_entries() {
+        let ids = |query: &str| Wanted::of(query).last((1..=9).collect(), |&id| id);
+        assert_eq!(ids("limit=2"), [8, 9]);
+        assert_eq!(ids("since=6"), [7, 8, 9]);
+        assert_eq!(ids("since=6&limit=1"), [9]);
+        assert_eq!(ids("limit=0"), Vec::<u64>::new());
+        assert_eq!(ids("limit=x&since=-1"), (1..=9).collect::<Vec<u64>>());
+        assert_eq!(Wanted::of("limit=99999999999").limit, 1000);
+    }
 
     #[test]
     fn every_path_is_documented() {

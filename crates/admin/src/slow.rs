@@ -1,5 +1,6 @@
 //! Slow requests as JSON.
 
+use crate::routes::Wanted;
 use proxy::{SlowLog, SlowRequest};
 use serde::Serialize;
 
@@ -29,12 +30,10 @@ pub(crate) struct SlowAnswer {
     tries: u8,
 }
 
-/// Entries of the answer, as of the log's.
-const SHOWN_MAX: usize = 1000;
-
-/// The last ones, the newest first.
-pub(crate) fn all(log: &SlowLog) -> Vec<SlowAnswer> {
-    log.last(SHOWN_MAX).iter().map(SlowAnswer::of).collect()
+/// The wanted entries of `log`, the newest first.
+pub(crate) fn last(log: &SlowLog, wanted: Wanted) -> Vec<SlowAnswer> {
+    let last = log.last(wanted.limit);
+    last.iter().filter(|request| request.id > wanted.since).map(SlowAnswer::of).collect()
 }
 
 impl SlowAnswer {

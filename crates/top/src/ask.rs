@@ -1,7 +1,7 @@
 //! The border: GET requests to the admin listener.
 
 use crate::sample::{Client, Lists, Sample, Shown};
-use crate::tls::Tls;
+use crate::tls::{Tls, explained};
 use crate::view::View;
 use admin::Place;
 use anyhow::{Context, Result, anyhow, bail};
@@ -32,6 +32,9 @@ pub(crate) struct Asker {
     runtime: Runtime,
 }
 
+/// Entries of the lists of slow requests and events.
+const ENTRIES_MAX: usize = 200;
+
 impl Asker {
     pub(crate) fn new(place: Place, tls: Option<Tls>, token: Option<String>) -> Result<Asker> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
@@ -46,12 +49,12 @@ impl Asker {
         for view in views {
             match view {
                 View::Nodes | View::Events if lists.events.is_none() => {
-                    lists.events = Some(self.json("/events")?);
+                    lists.events = Some(self.json(&format!("/events?limit={ENTRIES_MAX}"))?);
                 }
                 View::HotKeys | View::BigKeys | View::Slots if lists.hot.is_none() => {
                     lists.hot = Some(self.json("/hot")?);
                 }
-                View::Slow => lists.slow = Some(self.json("/slow")?),
+                View::Slow => lists.slow = Some(self.json(&format!("/slow?limit={ENTRIES_MAX}"))?),
                 View::Clients => lists.clients = Some(Client::all(&self.text("/clients")?)),
                 _ => {}
             }
@@ -69,7 +72,8 @@ impl Asker {
         let answered =
             self.runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, self.get(path)).await });
         match answered {
-            Ok(answer) => answer.with_context(|| self.url()),
+            Ok(Err(error)) => Err(explained(error)).with_context(|| self.url()),
+            Ok(answer) => answer,
             Err(_) => {
                 Err(anyhow!("{}: no answer to {path} within {} s", self.url(), ANSWER_TIMEOUT.as_secs()))
             }

@@ -5,8 +5,8 @@ use clap::Args;
 use driver::{Connector, Identity, Trust};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use tokio_rustls::rustls::ClientConfig;
 use tokio_rustls::rustls::pki_types::ServerName;
+use tokio_rustls::rustls::{self, ClientConfig};
 
 /// TLS to the admin listener.
 #[derive(Args, Clone, Debug, Default)]
@@ -63,10 +63,72 @@ impl TlsArgs {
     }
 }
 
+/// `error` with the meaning of a refused certificate, and its cure.
+pub(crate) fn explained(error: anyhow::Error) -> anyhow::Error {
+    let tls_error = |cause: &(dyn std::error::Error + 'static)| {
+        cause.downcast_ref::<std::io::Error>()?.get_ref()?.downcast_ref::<rustls::Error>().cloned()
+    };
+    match error.chain().find_map(tls_error).and_then(|found| cure(&found)) {
+        Some(cure) => error.context(cure),
+        None => error,
+    }
+}
+
+fn cure(error: &rustls::Error) -> Option<&'static str> {
+    use rustls::AlertDescription as Alert;
+    Some(match error {
+        rustls::Error::AlertReceived(Alert::CertificateRequired) => {
+            "shardis asks for a client certificate (--admin-tls-ca-cert-file): name one with --cert and --key"
+        }
+        rustls::Error::AlertReceived(Alert::CertificateExpired) => {
+            "shardis refuses the certificate of --cert: it has expired"
+        }
+        rustls::Error::AlertReceived(
+            Alert::BadCertificate
+            | Alert::UnknownCA
+            | Alert::CertificateUnknown
+            | Alert::UnsupportedCertificate
+            | Alert::CertificateRevoked
+            | Alert::DecryptError
+            | Alert::AccessDenied,
+        ) => {
+            "shardis refuses the certificate of --cert: one of the authorities of --admin-tls-ca-cert-file must have \
+             signed it, for use by clients"
+        }
+        rustls::Error::InvalidCertificate(_) => {
+            "the certificate of shardis is not trusted: name its authority with --cacert, and its name with --sni"
+        }
+        _ => return None,
+    })
+}
+
 fn read(option: &str, file: &Path) -> Result<Vec<u8>> {
     std::fs::read(file).map_err(|error| about(option, file, error))
 }
 
 fn about(option: &str, file: &Path, error: impl std::fmt::Display) -> anyhow::Error {
     anyhow!("{option} {}: {error}", file.display())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustls::{AlertDescription, CertificateError};
+
+    fn shown(error: rustls::Error) -> String {
+        format!("{:#}", explained(std::io::Error::other(error).into()))
+    }
+
+    #[test]
+    fn refused_certificates_are_explained() {
+        let alert = |alert| shown(rustls::Error::AlertReceived(alert));
+        assert!(alert(AlertDescription::CertificateRequired).contains("name one with --cert and --key"));
+        assert!(
+            alert(AlertDescription::UnknownCA).starts_with("shardis refuses the certificate of --cert: ")
+        );
+        assert!(alert(AlertDescription::CertificateExpired).contains("has expired"));
+        let untrusted = shown(rustls::Error::InvalidCertificate(CertificateError::UnknownIssuer));
+        assert!(untrusted.contains("--cacert") && untrusted.contains("UnknownIssuer"), "{untrusted}");
+        assert_eq!(alert(AlertDescription::HandshakeFailure), "received fatal alert: HandshakeFailure");
+    }
 }

@@ -13,6 +13,11 @@ const NAMED_MAX: usize = 3;
 /// With fewer keys a layout can fit by chance.
 const TRIED_MIN: usize = 20;
 
+/// Misplaced keys that may be left over from an older layout, however small the sample is.
+const LEFT_OVER_MAX: usize = 1;
+/// The share of misplaced keys from which the layout is taken for another one.
+const FEW_PERCENT: usize = 5;
+
 const DISTRIBUTIONS: [Distribution; 3] = [Distribution::Modulo, Distribution::Modula, Distribution::Ketama];
 const TAG_RULES: [&str; 6] = ["none", "{}", "redis", "sml", "perl", "codis"];
 
@@ -32,12 +37,13 @@ pub(super) fn layout(setup: &Setup, facts: &[Facts]) -> Vec<Finding> {
         return Vec::new();
     }
     let found = format!(
-        "{misplaced} of {} sampled keys are at another node than {} looks for them",
+        "{misplaced} of {} sampled keys ({:.1} %) are at another node than {} looks for them",
         keys.len(),
+        misplaced as f64 * 100.0 / keys.len() as f64,
         topology.describe()
     );
     // A few are left over from an older layout, or were written past the proxy.
-    let is_few = misplaced * 20 < keys.len();
+    let is_few = misplaced <= LEFT_OVER_MAX || misplaced * 100 < FEW_PERCENT * keys.len();
     let severity = if is_few { Severity::Warning } else { Severity::Error };
     vec![general(severity, found, "clients do not find these keys", cure(setup, &keys, is_few))]
 }
@@ -116,6 +122,19 @@ mod tests {
     #[test]
     fn keys_at_their_places_are_no_finding() {
         assert_eq!(layout(&setup(), &placed(Distribution::Ketama, 0)), []);
+    }
+
+    #[test]
+    fn one_key_of_a_small_sample_is_a_warning() {
+        let mut facts = placed(Distribution::Ketama, 0);
+        let mut keys: Vec<_> =
+            facts.iter_mut().map(|node| node.keys.drain(..).take(2).collect::<Vec<_>>()).collect();
+        let stray = keys[0].pop().expect("a key");
+        keys[1].push(stray);
+        facts.iter_mut().zip(keys).for_each(|(node, keys)| node.keys = keys);
+        let findings = layout(&setup(), &facts);
+        assert_eq!(findings[0].severity, Severity::Warning);
+        assert!(findings[0].found.starts_with("1 of 4 sampled keys (25.0 %) "), "{}", findings[0].found);
     }
 
     #[test]

@@ -73,11 +73,41 @@ pub(super) fn position(text: &str, at: usize) -> (usize, usize) {
     (lines + 1, line.trim_start_matches('\u{feff}').chars().count() + 1)
 }
 
-/// `text` with escapes for control characters, which could end its line or change a terminal.
+/// Letters at the begin of a long fault that are shown: the key and the begin of its value.
+const BEGIN_LEN_MAX: usize = 200;
+/// Letters at the end of a long fault that are shown: the correct form.
+const END_LEN_MAX: usize = 300;
+
+/// `text` without its middle if it is long: a value can have megabytes.
+fn shortened(text: &str) -> String {
+    let len = text.chars().count();
+    if len <= BEGIN_LEN_MAX + END_LEN_MAX {
+        return text.to_owned();
+    }
+    let begin = text.chars().take(BEGIN_LEN_MAX);
+    begin.chain(['…']).chain(text.chars().skip(len - END_LEN_MAX)).collect()
+}
+
+/// `text` with escapes for control characters, which could end its line or change a terminal. Its length is bounded.
 fn visible(text: &str) -> String {
+    let text = shortened(text);
     let shown = |letter: char| match letter.is_control() {
         true => letter.escape_default().to_string(),
         false => letter.to_string(),
     };
     text.chars().map(shown).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::visible;
+
+    #[test]
+    fn a_long_value_is_cut_and_its_cure_is_shown() {
+        let shown = visible(&format!("timeout: {}: write a number", "é".repeat(100_000)));
+        assert_eq!(shown.chars().count(), 501);
+        assert!(shown.starts_with("timeout: éé") && shown.ends_with("é: write a number"), "{shown}");
+        assert!(shown.contains("é…é"), "{shown}");
+        assert_eq!(visible("a\nb"), "a\\nb");
+    }
 }
