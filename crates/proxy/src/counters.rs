@@ -241,6 +241,8 @@ pub struct Board {
     usage: Mutex<Usage>,
     /// Number of clients of all workers.
     seats_taken: AtomicUsize,
+    /// See [`Board::begin_numbers_at`].
+    clients_before: AtomicU64,
     /// By worker, the number of pending clients, which have a descriptor.
     pending_clients: Vec<AtomicUsize>,
     /// See [`Board::show_clock_step`].
@@ -262,6 +264,7 @@ impl Board {
             pages: (0..workers).map(|_| Mutex::default()).collect(),
             usage: Mutex::default(),
             seats_taken: AtomicUsize::new(0),
+            clients_before: AtomicU64::new(0),
             pending_clients: (0..workers).map(|_| AtomicUsize::new(0)).collect(),
             clock_step_us: AtomicI64::new(0),
             topology_changed_ns: AtomicU64::new(0),
@@ -272,6 +275,16 @@ impl Board {
             audience: Audience::default(),
             monitors: Monitors::new(workers),
         }
+    }
+
+    /// Numbers the clients of each worker from `clients` on: another process has given out the numbers before.
+    pub fn begin_numbers_at(&self, clients: u64) {
+        self.clients_before.store(clients, Ordering::Relaxed);
+    }
+
+    /// The number of clients before the first one, for each worker.
+    pub fn clients_before(&self) -> u64 {
+        self.clients_before.load(Ordering::Relaxed)
     }
 
     /// Takes a seat for one client, if all workers together have fewer than `max` clients.

@@ -75,6 +75,7 @@ mod tally;
 mod topology_update;
 mod tracking;
 mod transaction;
+mod upgrade;
 
 pub use ::engine::limits::Limits as EngineLimits;
 pub use ::engine::rounds::Rounds;
@@ -102,6 +103,10 @@ pub use slow::log::{SlowLog, SlowRequest};
 pub use tally::{ReadRow, Row, Tally};
 pub use topology_update::discovered::Discovered;
 pub use topology_update::ejection::Ejecting;
+pub use upgrade::{
+    ClientState, NotTaken, Readiness, STATE_BYTES_MAX, StateError, clients_from, give_up_client, readiness,
+    take_over_client,
+};
 
 pub use ::engine::ConnId;
 

@@ -76,7 +76,8 @@ impl Proxy {
             return Err(errors::reply(text));
         }
         let (counters, settings) = (&mut self.core.cx.stats.counters, &self.core.cx.settings);
-        let client = counters.clients_total * settings.workers as u64 + settings.worker as u64 + 1;
+        let before = self.core.cx.board.clients_before() + counters.clients_total;
+        let client = before * settings.workers as u64 + settings.worker as u64 + 1;
         counters.clients += 1;
         self.core.cx.board.publish_clients(settings.worker, counters);
         counters.clients_total += 1;

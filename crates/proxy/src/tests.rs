@@ -44,6 +44,7 @@ mod topology_update;
 mod tracking;
 mod transactions;
 mod unsent;
+mod upgrade;
 #[cfg(debug_assertions)]
 mod walks;
 

@@ -241,10 +241,17 @@ pub struct Plan {
     pub node_bytes_per_s: Option<u64>,
     /// The worker is stopped now and then.
     pub has_stalls: bool,
+    /// Clients are handed over now and then, as to the next process of an upgrade.
+    pub hands_over: bool,
     topology: TopologySpec,
 }
 
 impl Plan {
+    /// The same world, in which clients are handed over as in an upgrade.
+    pub fn handing_over(self) -> Plan {
+        Plan { hands_over: true, ..self }
+    }
+
     /// The world of `seed`. One in four has no faults: it permits no error at all.
     pub fn new(seed: u64) -> Plan {
         let mut prng = Prng::new(seed);
@@ -342,6 +349,7 @@ impl Plan {
             lags,
             node_bytes_per_s,
             has_stalls,
+            hands_over: false,
             topology,
         }
     }

@@ -7,6 +7,7 @@ mod nodes;
 mod replicas;
 mod resharding;
 mod sentinels;
+mod upgrade;
 mod wires;
 
 use crate::client::{Client, Tally};
@@ -83,6 +84,8 @@ pub struct Report {
     pub successors: u64,
     /// Reads that replicas answered.
     pub replica_reads: u64,
+    /// Clients that were handed over.
+    pub handed_over: u64,
     /// Faults that struck.
     pub faults: u64,
     /// Events that happened.
@@ -487,6 +490,7 @@ impl<'p> World<'p> {
         self.proxy.uncork();
         self.proxy.resume_postponed(self.now);
         self.perform();
+        self.hand_over();
         self.scout_turn();
         while let Some(notice) = self.proxy.poll_notice() {
             self.tell_scout(&notice);

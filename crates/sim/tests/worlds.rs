@@ -12,6 +12,18 @@ fn fifty_worlds_hold() {
 }
 
 #[test]
+fn clients_do_not_notice_that_they_are_handed_over() {
+    let mut handed_over = 0;
+    for seed in 2000..2060 {
+        match run(&Plan::new(seed).handing_over(), None, false) {
+            Ok(report) => handed_over += report.handed_over,
+            Err(violation) => panic!("{violation}\ncargo xtask sim --seed {seed}, with clients handed over"),
+        }
+    }
+    assert!(handed_over > 1000, "{handed_over} clients were handed over");
+}
+
+#[test]
 fn worlds_in_which_sentinels_decide_hold() {
     let worlds = (1000..).map(Plan::new).filter(|plan| plan.kind() == Kind::Sentinel);
     let mut successors = 0;
