@@ -18,6 +18,7 @@ use std::convert::Infallible;
 use std::fs::Permissions;
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
@@ -25,7 +26,7 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::runtime::Builder;
-use tokio::sync::Semaphore;
+use tokio::sync::{Notify, Semaphore};
 use tokio::time::Instant;
 
 /// Connections at once. More wait to be accepted.
@@ -83,6 +84,14 @@ impl Listener {
         Ok(Listener { socket, place, tls })
     }
 
+    /// A copy of the socket, for another process.
+    pub fn copy(&self) -> io::Result<OwnedFd> {
+        match &self.socket {
+            Socket::Tcp(socket) => socket.as_fd().try_clone_to_owned(),
+            Socket::Unix(socket) => socket.as_fd().try_clone_to_owned(),
+        }
+    }
+
     /// The address at which it listens.
     pub fn place(&self) -> &Place {
         &self.place
@@ -104,18 +113,40 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Answers at `listener` on a thread of its own until the process ends.
+/// A server on a thread of its own.
+#[derive(Clone, Debug, Default)]
+pub struct Running {
+    stopped: Arc<Notify>,
+}
+
+impl Running {
+    /// Accepts no more connections and closes the listener. Open connections go on.
+    pub fn stop(&self) {
+        self.stopped.notify_one();
+    }
+
+    /// Runs `accepting`, which never ends, until [`Running::stop`]. Connections are served for ever.
+    pub(crate) async fn run(self, accepting: impl Future<Output = ()> + Send + 'static) {
+        let accepting = tokio::task::spawn(accepting);
+        self.stopped.notified().await;
+        accepting.abort();
+        std::future::pending().await
+    }
+}
+
+/// Answers at `listener` on a thread of its own until the process ends, or the server is stopped.
 pub fn serve(
     listener: Listener,
     subject: Arc<dyn Subject>,
     guard: Guard,
     ready: ReadyShards,
-) -> io::Result<()> {
+) -> io::Result<Running> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let routes = Arc::new(Routes { subject, guard, ready, history: Mutex::default() });
-    let run = move || runtime.block_on(accept_all(listener, routes));
-    std::thread::Builder::new().name("admin".to_owned()).spawn(run)?;
-    Ok(())
+    let running = Running::default();
+    let server = running.clone().run(accept_all(listener, routes));
+    std::thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(server))?;
+    Ok(running)
 }
 
 /// Accepts for ever. Ends only if the listener cannot be used at all.

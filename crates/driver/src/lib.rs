@@ -58,7 +58,7 @@ pub use credentials::{Acceptor, ClientAuth, Connector, CredentialsError, Identit
 pub use handshakes::{Entry, PendingClient, Verdict};
 pub use header::{HeaderVersion, header};
 pub use mio::Waker;
-pub use socket::canonical;
+pub use socket::{Stream, canonical};
 
 use handshakes::Handshakes;
 use mio::event::Event as Readiness;
@@ -436,6 +436,38 @@ impl Driver {
     pub fn set_bulky(&mut self, id: Id, bulky: bool) {
         if let Some(conn) = self.conn(id) {
             conn.bulky = bulky;
+        }
+    }
+
+    /// Whether [`Driver::release`] can return the socket of `id`: the connection is open and has no TLS.
+    pub fn may_release(&self, id: Id) -> bool {
+        let conn = self.conns.get(id.index as usize).and_then(Option::as_ref).filter(|conn| conn.id == id);
+        conn.is_some_and(|conn| {
+            conn.output != Output::Connecting && matches!(conn.socket, Socket::Tcp(_) | Socket::Unix(_))
+        })
+    }
+
+    /// Gives the socket of `id` back, open. Bytes that were not read stay in it. No event of the connection follows. `None`
+    /// if [`Driver::may_release`] is false.
+    pub fn release(&mut self, id: Id) -> Option<Stream> {
+        if !self.may_release(id) {
+            return None;
+        }
+        let mut conn = self.conns.get_mut(id.index as usize)?.take()?;
+        // Fails only for a socket that is not registered.
+        let _ = self.poll.registry().deregister(&mut conn.socket);
+        match conn.socket {
+            Socket::Tcp(stream) => Some(Stream::Tcp(stream.into())),
+            Socket::Unix(stream) => Some(Stream::Unix(stream.into())),
+            Socket::Tls(_) => None,
+        }
+    }
+
+    /// Takes over a socket of either kind as connection `id`.
+    pub fn adopt_stream(&mut self, id: Id, stream: Stream) -> io::Result<()> {
+        match stream {
+            Stream::Tcp(stream) => self.adopt(id, stream),
+            Stream::Unix(stream) => self.adopt_unix(id, stream),
         }
     }
 

@@ -7,6 +7,7 @@ use mio::{Interest, Registry, Token};
 use socket2::{SockRef, TcpKeepalive};
 use std::io::{self, Read, Write};
 use std::net::{Shutdown, SocketAddr};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
@@ -16,6 +17,36 @@ pub(crate) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     Tls(Box<TlsStream<TcpStream>>),
+}
+
+/// An open socket of a client, outside of any driver.
+#[derive(Debug)]
+pub enum Stream {
+    /// TCP.
+    Tcp(std::net::TcpStream),
+    /// A unix socket.
+    Unix(std::os::unix::net::UnixStream),
+}
+
+impl AsFd for Stream {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Stream::Tcp(stream) => stream.as_fd(),
+            Stream::Unix(stream) => stream.as_fd(),
+        }
+    }
+}
+
+impl Stream {
+    /// The stream that `socket` is. An error for a socket of another kind.
+    pub fn of_descriptor(socket: OwnedFd) -> io::Result<Stream> {
+        let addr = SockRef::from(&socket).local_addr()?;
+        match () {
+            () if addr.is_ipv4() || addr.is_ipv6() => Ok(Stream::Tcp(socket.into())),
+            () if addr.is_unix() => Ok(Stream::Unix(socket.into())),
+            () => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
 }
 
 /// Detects a vanished client after two minutes.

@@ -3,6 +3,7 @@
 use super::*;
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::AsFd;
 
 const ID: Id = Id { index: 0, generation: 0 };
 
@@ -297,4 +298,27 @@ fn all_that_has_happened_is_known_after_one_wait() {
         heard += usize::from(matches!(event, Event::Received(..)));
     }
     assert_eq!(heard, 5);
+}
+
+#[test]
+fn a_released_socket_keeps_its_bytes_and_its_connection() {
+    let (mut driver, mut other) = connected();
+    other.write_all(b"hello").expect("writes");
+    assert!(driver.may_release(ID) && !driver.may_release(Id { generation: 1, ..ID }));
+    let stream = driver.release(ID).expect("it is open");
+    assert!(driver.release(ID).is_none() && !driver.may_release(ID));
+    driver.close(ID);
+    let socket = stream.as_fd().try_clone_to_owned().expect("a free descriptor");
+    drop(stream);
+    let stream = Stream::of_descriptor(socket).expect("a stream");
+    assert!(matches!(stream, Stream::Tcp(_)));
+    let mut next = Driver::new().expect("a poll");
+    next.adopt_stream(ID, stream).expect("a live socket");
+    until(&mut next, |event| matches!(event, Event::Received(ID, b"hello")).then_some(()));
+    next.send(ID, b"there").expect("the other side is there");
+    let mut bytes = [0; 5];
+    other.read_exact(&mut bytes).expect("reads");
+    assert_eq!(&bytes, b"there");
+    driver.wait(Duration::ZERO).expect("polls");
+    assert!(driver.next_event().is_none(), "the first driver hears nothing of it");
 }

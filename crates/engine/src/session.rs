@@ -73,6 +73,8 @@ pub struct Origin {
     pub local: Box<str>,
     /// The number of its socket, for CLIENT LIST.
     pub descriptor: i32,
+    /// The number of its listener.
+    pub listener: u16,
     /// The instant of its arrival.
     pub created_at: Instant,
 }
@@ -241,6 +243,7 @@ impl<F: Features> Session<F> {
                 peer: arrival.peer.into(),
                 local: arrival.local.into(),
                 descriptor: arrival.descriptor,
+                listener: arrival.listener,
                 created_at: now,
             },
             mute: Mute::No,

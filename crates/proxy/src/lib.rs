@@ -104,8 +104,8 @@ pub use tally::{ReadRow, Row, Tally};
 pub use topology_update::discovered::Discovered;
 pub use topology_update::ejection::Ejecting;
 pub use upgrade::{
-    ClientState, NotTaken, Readiness, STATE_BYTES_MAX, StateError, clients_from, give_up_client, readiness,
-    take_over_client,
+    ClientState, NotTaken, Readiness, STATE_BYTES_MAX, StateError, clients_from, give_up_client, is_paused,
+    listener_of, readiness, take_over_client,
 };
 
 pub use ::engine::ConnId;

@@ -207,6 +207,19 @@ impl ClientState {
     }
 }
 
+/// The number of the listener by which the client `conn` came; `None` if there is no such client.
+pub fn listener_of(proxy: &Proxy, conn: ConnId) -> Option<u16> {
+    match proxy.peers.get(conn)? {
+        Peer::Client(session) => Some(session.origin.listener),
+        Peer::Link(_) => None,
+    }
+}
+
+/// Whether reading from the client `conn` has stopped, as its own requests and replies demand.
+pub fn is_paused(proxy: &Proxy, conn: ConnId) -> bool {
+    matches!(proxy.peers.get(conn), Some(Peer::Client(session)) if session.paused)
+}
+
 /// Whether the client `conn` may leave for another process now.
 pub fn readiness(proxy: &Proxy, conn: ConnId) -> Readiness {
     let Some(Peer::Client(session)) = proxy.peers.get(conn) else { return Readiness::Stays };

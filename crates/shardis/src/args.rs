@@ -26,6 +26,7 @@ mod store;
 
 use crate::config::{self, Depth};
 use crate::tcp::TcpArgs;
+use crate::upgrade::command::UpgradeArgs;
 use ::local::LocalArgs;
 use ::local::die_with_parent::DieWithParentArgs;
 use ::top::TopArgs;
@@ -78,6 +79,8 @@ enum Commands {
     Doctor(DoctorArgs),
     /// Show the nodes of keys, how evenly they are used, and the moves to another layout
     Ring(RingArgs),
+    /// Replace a running shardis by the binary on disk, without dropping a client
+    Upgrade(UpgradeArgs),
 }
 
 /// `shardis die-with-parent`, which runs a program that ends when another process does. It is no command of [`Cli`], so the
@@ -104,6 +107,7 @@ impl Commands {
             Commands::Explain(_) => "explain",
             Commands::Doctor(_) => "doctor",
             Commands::Ring(_) => "ring",
+            Commands::Upgrade(_) => "upgrade",
         }
     }
 
@@ -112,7 +116,7 @@ impl Commands {
             Commands::Proxy(args) => args.check(),
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
-            Commands::Check(_) | Commands::Import(_) | Commands::Top(_) => Ok(()),
+            Commands::Check(_) | Commands::Import(_) | Commands::Top(_) | Commands::Upgrade(_) => Ok(()),
             Commands::Explain(args) => args.proxy.check(),
             Commands::Doctor(args) => args.proxy.check(),
             Commands::Ring(args) => args.proxy.check(),
@@ -136,6 +140,7 @@ impl Commands {
             }
             Commands::Local(args) => Task::Local(args),
             Commands::Top(args) => Task::Top(args),
+            Commands::Upgrade(args) => Task::Upgrade(args),
         }
     }
 }
@@ -265,6 +270,8 @@ pub(crate) enum Task {
     Local(LocalArgs),
     /// Show a running shardis.
     Top(TopArgs),
+    /// Upgrade a running shardis.
+    Upgrade(UpgradeArgs),
     /// Run a program that ends with the one that starts it.
     DieWithParent(DieWithParentArgs),
     /// Write man pages and completions.
@@ -559,6 +566,7 @@ mod tests {
                 Commands::Ring(args) => format!("{:?}", args.proxy),
                 Commands::Local(args) => format!("{args:?}"),
                 Commands::Top(args) => format!("{args:?}"),
+                Commands::Upgrade(args) => format!("{args:?}"),
             }
         };
         let cases = [

@@ -59,8 +59,17 @@ pub(crate) enum Depth {
 }
 
 /// Flags of the process, which do not depend on its service.
-const OF_THE_PROCESS: [&str; 6] =
-    ["workers", "reuse_port", "drain_timeout", "log_level", "log_format", "nutcracker_stats"];
+const OF_THE_PROCESS: [&str; 9] = [
+    "workers",
+    "reuse_port",
+    "drain_timeout",
+    "upgrade_timeout",
+    "upgrade_drain_timeout",
+    "pid_file",
+    "log_level",
+    "log_format",
+    "nutcracker_stats",
+];
 /// Flags that say where clients of Redis come.
 const WAYS_IN: [&str; 4] = ["port", "tls_port", "unixsocket", "listener"];
 

@@ -7,35 +7,44 @@
 //!
 //! The control thread does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
+mod upgrade;
+
 use crate::args::serving::Pool;
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::{self, say};
 use crate::logging;
-use crate::nutcracker::{PidFile, StatsPort};
+use crate::nutcracker::{PidFile, StatsPort, StatsServer};
 use crate::passed::PassedSockets;
 use crate::reload::Changes;
 use crate::sharding::ShardingPlan;
 use crate::systemd::Systemd;
 use crate::tcp::PassingPlan;
 use crate::team::Workers;
+use crate::upgrade::message::Inherited;
+use crate::upgrade::predecessor::{Arrived, Predecessor};
+use crate::upgrade::program::Program;
+use crate::upgrade::successor::Courier;
 use admin::Subject;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
-use std::io::{ErrorKind, Read};
+use std::io::{self, ErrorKind, Read};
+use std::os::fd::OwnedFd;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tracing::{error, info, warn};
+use upgrade::Upgrade;
 
 const SIGNALS: Token = Token(0);
 const HANGUPS: Token = Token(1);
 const WAKER: Token = Token(2);
 const UNUSED: Token = Token(3);
+const UPGRADES: Token = Token(4);
 /// Of the first listener; the others follow.
-const LISTENERS: usize = 4;
+const LISTENERS: usize = 5;
 
 /// The longest delay of a log line.
 const LOG_PERIOD: Duration = Duration::from_millis(100);
@@ -72,11 +81,44 @@ pub(crate) trait Service {
     fn workers(&self) -> &dyn Workers;
     /// The service as operators see it, if they do.
     fn subject(&self) -> Option<Arc<dyn Subject>>;
+    /// Opens the admin listener, and begins with reports.
+    fn open_to_operators(&mut self) -> Result<()>;
+    /// Closes the admin listener.
+    fn close_to_operators(&mut self);
+    /// The socket of the admin listener for the next process, which knows the service by this name.
+    fn admin_socket(&self, service: &str) -> io::Result<Option<(Inherited, OwnedFd)>>;
+    /// The service as one whose clients another process can take over; `None` if none can.
+    fn movable(&mut self) -> Option<&mut dyn Movable>;
+}
+
+/// A service whose clients another process can take over.
+pub(crate) trait Movable {
+    /// Why this service cannot be upgraded.
+    fn obstacle(&self) -> Option<&'static str>;
+    /// The nodes that are configured.
+    fn nodes(&self) -> usize;
+    /// The nodes that every worker reaches.
+    fn nodes_up(&self) -> usize;
+    /// The number of clients that each worker may have numbered.
+    fn clients_before(&self) -> u64;
+    /// Numbers clients behind those of another process.
+    fn begin_numbers_at(&self, clients: u64);
+    /// Lets clients leave by `courier`. The service's first listener has the number `first_door`.
+    fn leave(&self, courier: &Courier, first_door: usize);
+    /// Takes over a client, which came by its listener `listener`.
+    fn take_over(&mut self, arrived: Arrived, listener: usize);
 }
 
 /// Serves until a signal stops it.
 pub(crate) fn run(serving: Serving) -> Result<()> {
-    let mut passed = PassedSockets::from_environment().map_err(|error| anyhow!(error))?;
+    let program = Program::of_this_process()?;
+    let (predecessor, mut passed) = match Predecessor::of_environment().map_err(|error| anyhow!(error))? {
+        Some((predecessor, sockets)) => {
+            let sockets = PassedSockets::inherited(sockets).map_err(|error| anyhow!(error))?;
+            (Some(predecessor), sockets)
+        }
+        None => (None, PassedSockets::from_environment().map_err(|error| anyhow!(error))?),
+    };
     logging::start(serving.log.0, serving.log.1, serving.files.log.as_deref()).context("the log")?;
     let mut plans: Vec<Box<dyn Plan>> = Vec::new();
     for pool in &serving.pools {
@@ -85,22 +127,17 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     for args in &serving.tcp {
         plans.push(Box::new(PassingPlan::prepare(args).map_err(|error| anyhow!(error))?));
     }
-    let mut doors = Vec::new();
-    for (service, plan) in plans.iter_mut().enumerate() {
-        let listeners = plan.open(&mut passed).map_err(|error| anyhow!(serving.explain(&error)))?;
-        let doors_of = listeners.into_iter().enumerate();
-        doors.extend(doors_of.map(|(number, listener)| Door { listener, service, number }));
-    }
-    passed.check_all_taken().map_err(|error| anyhow!(error))?;
-    let stats = StatsPort::open(serving.nutcracker_stats)?;
-    let _pid_file = serving.files.pid.as_deref().map(PidFile::write).transpose()?;
+    let stats = StatsPort::open(serving.nutcracker_stats, &mut passed)?;
+    let doors = open_doors(&serving, &mut plans, &mut passed)?;
+    let pid_file = if predecessor.is_some() { None } else { PidFile::write(&serving.files)? };
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
     let granted = descriptors::granted(&wanted);
     let places: Vec<String> = doors.iter().map(|door: &Door| door.listener.to_string()).collect();
     // A signal may come as soon as the log says that shardis listens.
     let announcement = serving.announcement(&places);
     let systemd = Systemd::of_environment(announcement.clone(), Instant::now());
-    let mut control = Control::new(serving, doors, systemd)?;
+    let mut control = Control::new(serving, doors, systemd, program)?;
+    control.pid_file = pid_file;
     say(&format!("shardis {VERSION} {announcement}"));
     let left_out = control.serving.left_out.iter();
     left_out.for_each(|option| say(&format!("not carried over: {option}")));
@@ -110,13 +147,46 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.waker)?);
     }
+    if let Some(predecessor) = predecessor {
+        control.take_the_place_of(predecessor)?;
+    }
+    for service in &mut control.services {
+        service.open_to_operators()?;
+    }
     let subjects = control.services.iter().filter_map(|service| service.subject()).collect();
-    stats.start(&control.serving, subjects, control.doors.len())?;
+    control.stats = stats.start(&control.serving, subjects, control.doors.len())?;
     control.systemd.show_ready();
-    control.serve()?;
-    control.drain();
+    match control.serve()? {
+        End::Stopped => control.drain(),
+        End::Upgraded(courier) => control.let_clients_leave(&courier),
+    }
     logging::report_suppressed(Instant::now(), true);
     Ok(())
+}
+
+/// Opens all listeners. Sockets that were passed take the places of their addresses.
+fn open_doors(
+    serving: &Serving,
+    plans: &mut [Box<dyn Plan>],
+    passed: &mut PassedSockets,
+) -> Result<Vec<Door>> {
+    let mut doors = Vec::new();
+    for (service, (plan, name)) in plans.iter_mut().zip(serving.service_names()).enumerate() {
+        passed.begin(&name);
+        let listeners = plan.open(passed).map_err(|error| anyhow!(serving.explain(&error)))?;
+        let doors_of = listeners.into_iter().enumerate();
+        doors.extend(doors_of.map(|(number, listener)| Door { listener, service, number }));
+    }
+    passed.check_all_taken().map_err(|error| anyhow!(error))?;
+    Ok(doors)
+}
+
+/// Why the control thread accepts no more clients.
+enum End {
+    /// A signal came.
+    Stopped,
+    /// The next process accepts them. The present ones leave by this way.
+    Upgraded(Courier),
 }
 
 /// The ending of a noun after `count`.
@@ -148,6 +218,11 @@ struct Control {
     hangups: UnixStream,
     /// Receives signals that would end a process without a handler, and that mean nothing here.
     unused: UnixStream,
+    /// Receives SIGUSR2, which begins an upgrade.
+    upgrades: UnixStream,
+    upgrade: Upgrade,
+    stats: StatsServer,
+    pid_file: Option<PidFile>,
     /// Time of the next attempt to accept: no descriptor was left, or clients beyond one turn may wait.
     accept_at: Option<Instant>,
     /// Time of the last log line about a pause.
@@ -156,14 +231,15 @@ struct Control {
 
 impl Control {
     /// Listens for clients and signals, without accepting any yet.
-    fn new(serving: Serving, mut doors: Vec<Door>, systemd: Systemd) -> Result<Control> {
+    fn new(serving: Serving, mut doors: Vec<Door>, systemd: Systemd, program: Program) -> Result<Control> {
         let poll = Poll::new()?;
         for (index, door) in doors.iter_mut().enumerate() {
             door.listener.register(poll.registry(), Token(LISTENERS + index))?;
         }
         let signals = signal_pipe(&poll, &[SIGTERM, SIGINT], SIGNALS)?;
         let hangups = signal_pipe(&poll, &[SIGHUP], HANGUPS)?;
-        let unused = signal_pipe(&poll, &[SIGUSR1, SIGUSR2], UNUSED)?;
+        let unused = signal_pipe(&poll, &[SIGUSR1], UNUSED)?;
+        let upgrades = signal_pipe(&poll, &[SIGUSR2], UPGRADES)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         Ok(Control {
             serving,
@@ -175,13 +251,17 @@ impl Control {
             signals,
             hangups,
             unused,
+            upgrades,
+            upgrade: Upgrade::new(program),
+            stats: StatsServer::default(),
+            pid_file: None,
             accept_at: None,
             paused_told_at: None,
         })
     }
 
-    /// Accepts clients until a signal comes.
-    fn serve(&mut self) -> Result<()> {
+    /// Accepts clients until a signal comes, or the next process accepts them.
+    fn serve(&mut self) -> Result<End> {
         let mut events = Events::with_capacity(16);
         loop {
             self.wait(&mut events, LOG_PERIOD)?;
@@ -196,13 +276,20 @@ impl Control {
             }
             if has_bytes(&mut self.unused) {
                 info!(
-                    signal = "SIGUSR",
-                    hint = "SIGTERM drains and ends, SIGHUP reloads files",
+                    signal = "SIGUSR1",
+                    hint = "SIGTERM drains and ends, SIGHUP reloads files, SIGUSR2 upgrades",
                     "signal ignored"
                 );
             }
             if has_bytes(&mut self.signals) {
-                return Ok(());
+                return Ok(End::Stopped);
+            }
+            self.receive_clients();
+            if has_bytes(&mut self.upgrades) {
+                self.begin_upgrade();
+            }
+            if let Some(courier) = self.go_on_with_upgrade() {
+                return Ok(End::Upgraded(courier));
             }
             if self.services.iter().any(|service| service.workers().have_lost_one()) {
                 return Err(anyhow!("a worker has stopped; see the log"));

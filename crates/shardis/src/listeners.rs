@@ -3,6 +3,7 @@
 use crate::args::listener::Place;
 use crate::args::{ProxyArgs, Way};
 use crate::passed::{ListeningSocket, PassedSocket, PassedSockets};
+use crate::upgrade::message::Inherited;
 use driver::canonical;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
@@ -12,6 +13,7 @@ use socket2::{Domain, Protocol, SockAddr, Socket, Type};
 use std::fmt;
 use std::io::{self, ErrorKind};
 use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -44,6 +46,10 @@ pub(crate) struct Listener {
     pub mode: Mode,
     /// The way in of the configuration that it serves, by its index.
     pub way: usize,
+    /// The option, and the place that was configured.
+    configured: (&'static str, Place),
+    /// The number of the listener in the old process, in an upgrade, and whether the file of its unix socket becomes ours.
+    inherited: Option<(Option<usize>, bool)>,
 }
 
 /// Treatment of clients' bytes.
@@ -103,13 +109,13 @@ enum Door {
     /// TCP, and where it listens.
     Tcp { socket: TcpListener, addr: SocketAddr },
     /// A unix socket. Its clients are named by the path, with `:0` as in Redis.
-    Unix { socket: UnixListener, peer: Arc<str>, path: PathBuf, _file: Option<SocketFile> },
+    Unix { socket: UnixListener, peer: Arc<str>, path: PathBuf, file: Option<SocketFile> },
 }
 
 impl Door {
     fn unix(socket: std::os::unix::net::UnixListener, path: PathBuf, file: Option<SocketFile>) -> Door {
         let peer = format!("{}:0", path.display()).into();
-        Door::Unix { socket: UnixListener::from_std(socket), peer, path, _file: file }
+        Door::Unix { socket: UnixListener::from_std(socket), peer, path, file }
     }
 }
 
@@ -122,12 +128,24 @@ pub(crate) enum Newcomer {
 }
 
 /// The file of a unix socket that this process made; removed with its listener.
-struct SocketFile(PathBuf);
+struct SocketFile {
+    path: PathBuf,
+    /// Whether another process removes it.
+    is_left: bool,
+}
+
+impl SocketFile {
+    fn new(path: PathBuf) -> SocketFile {
+        SocketFile { path, is_left: false }
+    }
+}
 
 impl Drop for SocketFile {
     fn drop(&mut self) {
-        // Somebody may have removed it before.
-        let _ = std::fs::remove_file(&self.0);
+        if !self.is_left {
+            // Somebody may have removed it before.
+            let _ = std::fs::remove_file(&self.path);
+        }
     }
 }
 
@@ -164,7 +182,9 @@ impl Listener {
             let sockets = passed.take(option, &place);
             match place {
                 _ if !sockets.is_empty() => {
-                    listeners.extend(sockets.into_iter().map(|socket| Listener::passed(socket, mode)));
+                    let way = (option, place);
+                    let passed = |socket| Listener::passed(socket, way.clone(), mode);
+                    listeners.extend(sockets.into_iter().map(passed));
                 }
                 Place::Tcp(addr) => {
                     listeners.push(Listener::tcp(addr, option, args.service.reuse_port, mode)?);
@@ -178,13 +198,15 @@ impl Listener {
         Ok(listeners)
     }
 
-    /// A listener at a socket of the service manager, which also keeps the file of a unix socket.
-    pub(crate) fn passed(passed: PassedSocket, mode: Mode) -> Listener {
+    /// A listener at a socket of the service manager, which also keeps the file of a unix socket, or of the old process. `way`
+    /// is the option and the configured place.
+    pub(crate) fn passed(passed: PassedSocket, way: (&'static str, Place), mode: Mode) -> Listener {
         let door = match passed.socket {
             ListeningSocket::Tcp(socket, addr) => Door::Tcp { socket: TcpListener::from_std(socket), addr },
             ListeningSocket::Unix(socket, path) => Door::unix(socket, path, None),
         };
-        Listener { door, mode, way: 0 }
+        let inherited = passed.inherited.map(|inherited| (inherited.door, inherited.has_file));
+        Listener { door, mode, way: 0, configured: way, inherited }
     }
 
     /// One at `addr`, which `option` says.
@@ -194,11 +216,12 @@ impl Listener {
         reuse_port: bool,
         mode: Mode,
     ) -> Result<Listener, CannotListen> {
+        let way = (option, Place::Tcp(addr));
         let bound = bind(addr, reuse_port).and_then(|socket| Ok((socket.local_addr()?, socket)));
         let (addr, socket) =
             bound.map_err(|error| CannotListen::At { place: Place::Tcp(addr), option, error })?;
         let door = Door::Tcp { socket: TcpListener::from_std(socket), addr };
-        Ok(Listener { door, mode, way: 0 })
+        Ok(Listener { door, mode, way: 0, configured: way, inherited: None })
     }
 
     /// A listener at `path`, which `option` names, with a file of these permissions.
@@ -211,8 +234,44 @@ impl Listener {
         let cannot = |error| CannotListen::At { place: Place::unix(path), option, error };
         let path = std::path::absolute(path).map_err(cannot)?;
         let socket = bind_unix(&path, permissions).map_err(cannot)?;
-        let file = SocketFile(path.clone());
-        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode, way: 0 })
+        let (way, file) = ((option, Place::Unix(path.clone())), SocketFile::new(path.clone()));
+        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode, way: 0, configured: way, inherited: None })
+    }
+
+    /// The socket for the next process, which knows the listener by `number` and `service`.
+    pub(crate) fn to_inherit(&self, number: usize, service: &str) -> io::Result<(Inherited, OwnedFd)> {
+        let (socket, has_file) = match &self.door {
+            Door::Tcp { socket, .. } => (socket.as_fd(), false),
+            Door::Unix { socket, file, .. } => (socket.as_fd(), file.is_some()),
+        };
+        let (option, place) = &self.configured;
+        let inherited = Inherited {
+            door: Some(number),
+            service: service.to_owned(),
+            option: (*option).to_owned(),
+            place: place.to_string(),
+            has_file,
+        };
+        Ok((inherited, socket.try_clone_to_owned()?))
+    }
+
+    /// The number of this listener in the old process.
+    pub(crate) fn former_number(&self) -> Option<usize> {
+        self.inherited.and_then(|(number, _)| number)
+    }
+
+    /// Takes charge of the file of the unix socket, which the old process has left.
+    pub(crate) fn take_charge(&mut self) {
+        if let (Door::Unix { path, file, .. }, Some((_, true))) = (&mut self.door, self.inherited) {
+            *file = Some(SocketFile::new(path.clone()));
+        }
+    }
+
+    /// Leaves the file of the unix socket to the next process.
+    pub(crate) fn leave_file(&mut self) {
+        if let Door::Unix { file: Some(file), .. } = &mut self.door {
+            file.is_left = true;
+        }
     }
 
     /// Where it listens.

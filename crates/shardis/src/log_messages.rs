@@ -58,6 +58,12 @@ pub(crate) const MESSAGES: &[Message] = &[
                (docs/memory.md). For a protocol error, find the program at `peer` that is no Redis client.",
     },
     Message {
+        name: "client kept",
+        per: &["reason"],
+        meaning: "During an upgrade, the new process did not take a client over, for `reason`. The old one serves it on.",
+        cure: "",
+    },
+    Message {
         name: "client limit lowered",
         per: &["listener"],
         meaning: "The limit of file descriptors permits fewer clients than `--maxclients`.",
@@ -162,6 +168,12 @@ pub(crate) const MESSAGES: &[Message] = &[
                (docs/timeouts.md).",
     },
     Message {
+        name: "listener closed",
+        per: &["address"],
+        meaning: "The process before this one listened at `address`, and the configuration has it no more.",
+        cure: "",
+    },
+    Message {
         name: "log level changed",
         per: &[],
         meaning: "PUT `/log-level` changed the level of the log.",
@@ -233,6 +245,12 @@ pub(crate) const MESSAGES: &[Message] = &[
         per: &["reason"],
         meaning: "An option is permitted, but probably not meant so.",
         cure: "Follow `reason`.",
+    },
+    Message {
+        name: "pid file unwritable",
+        per: &[],
+        meaning: "After an upgrade, the new process could not write its number to `--pid-file`. It serves.",
+        cure: "Correct what `error` names; `shardis upgrade --pid` works without the file.",
     },
     Message {
         name: "popped element lost",
@@ -309,8 +327,8 @@ pub(crate) const MESSAGES: &[Message] = &[
     Message {
         name: "signal ignored",
         per: &[],
-        meaning: "SIGUSR1 or SIGUSR2 came, which mean nothing here.",
-        cure: "SIGTERM drains and ends the process, SIGHUP reloads files.",
+        meaning: "SIGUSR1 came, which means nothing here.",
+        cure: "SIGTERM drains and ends the process, SIGHUP reloads files, SIGUSR2 upgrades.",
     },
     Message {
         name: "slow start finished",
@@ -364,6 +382,48 @@ pub(crate) const MESSAGES: &[Message] = &[
         name: "topology discovered",
         per: &[],
         meaning: "The first topology is known, from the node or sentinel in `by`.",
+        cure: "",
+    },
+    Message {
+        name: "upgrade drain timed out",
+        per: &[],
+        meaning: "After `--upgrade-drain-timeout`, this number of clients had not left the old process. It drains as by SIGTERM.",
+        cure: "If their subscriptions or transactions matter, raise `--upgrade-drain-timeout`, or set it to 0.",
+    },
+    Message {
+        name: "upgrade failed",
+        per: &[],
+        meaning: "The new process is not ready, for `reason`. It was ended, and the old one serves as before.",
+        cure: "Correct the configuration or the binary: the new process has written its own reason. Then try again.",
+    },
+    Message {
+        name: "upgrade finished",
+        per: &[],
+        meaning: "The last client has left the old process, which ends. `moved` clients went on in the new one.",
+        cure: "",
+    },
+    Message {
+        name: "upgrade handed over",
+        per: &[],
+        meaning: "The new process accepts clients. The old one keeps its clients until they are idle, and then hands them over.",
+        cure: "",
+    },
+    Message {
+        name: "upgrade refused",
+        per: &[],
+        meaning: "No upgrade is possible, for `reason`. Nothing has changed.",
+        cure: "Restart shardis instead, if `reason` does not pass (docs/upgrade.md).",
+    },
+    Message {
+        name: "upgrade started",
+        per: &[],
+        meaning: "After SIGUSR2, a new process was started from `program`. This one serves until it is ready.",
+        cure: "",
+    },
+    Message {
+        name: "upgrade taken over",
+        per: &[],
+        meaning: "This process has taken the place of an older one, and accepts clients.",
         cure: "",
     },
     Message {

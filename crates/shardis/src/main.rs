@@ -59,6 +59,7 @@ mod systemd;
 mod tcp;
 mod team;
 mod transport;
+mod upgrade;
 mod usage;
 mod wall_clock;
 mod watch;
@@ -98,6 +99,7 @@ fn main() -> ExitCode {
         Task::Ring(ring) => ring::run(&ring),
         Task::Local(args) => local::run(&args),
         Task::Top(args) => top::run(&args),
+        Task::Upgrade(args) => upgrade::command::run(&args),
         Task::Generate(args) => args::generate(&args.folder)
             .map(|()| ExitCode::SUCCESS)
             .with_context(|| args.folder.display().to_string()),

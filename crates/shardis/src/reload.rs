@@ -16,7 +16,7 @@ use std::fmt;
 use topology::{ShardSpec, Topology};
 
 /// Flags whose values may change while shardis serves.
-const LIVE: [&str; 27] = [
+const LIVE: [&str; 29] = [
     "timeout",
     "maxclients",
     "connect-timeout-ms",
@@ -38,6 +38,8 @@ const LIVE: [&str; 27] = [
     "node-tls-ca-cert-file",
     "log-level",
     "drain-timeout",
+    "upgrade-timeout",
+    "upgrade-drain-timeout",
     "pool",
     "deny",
     "rename",
@@ -139,8 +141,14 @@ impl Changes {
     fn compare_process(&mut self, before: &Serving, after: &Serving) {
         let level = |serving: &Serving| serving.log.0.to_string().to_lowercase();
         let drain = |serving: &Serving| serving.drain_timeout.as_secs().to_string();
-        let pairs =
-            [("log-level", level(before), level(after)), ("drain-timeout", drain(before), drain(after))];
+        let ready = |serving: &Serving| serving.upgrade.ready_within.as_secs().to_string();
+        let leave = |serving: &Serving| serving.upgrade.drain_timeout.as_secs().to_string();
+        let pairs = [
+            ("log-level", level(before), level(after)),
+            ("drain-timeout", drain(before), drain(after)),
+            ("upgrade-timeout", ready(before), ready(after)),
+            ("upgrade-drain-timeout", leave(before), leave(after)),
+        ];
         for (key, before, after) in pairs.into_iter().filter(|(_, before, after)| before != after) {
             self.all.push(Change { pool: None, key: key.to_owned(), before, after, effect: Effect::Live });
         }

@@ -6,7 +6,7 @@ use crate::args::listener::Place;
 use crate::args::mirror::Wanted;
 use crate::args::serving::{Pool, of_pool};
 use crate::args::{AdminArgs, ProxyArgs};
-use crate::control::{Plan, Service};
+use crate::control::{Movable, Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings};
 use crate::embedded::Embedded;
@@ -22,10 +22,13 @@ use crate::resolver;
 use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::NodeTls;
+use crate::upgrade::message::Inherited;
+use crate::upgrade::predecessor::Arrived;
+use crate::upgrade::successor::Courier;
 use crate::usage;
 use crate::wall_clock::{self, WallClock};
 use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
-use admin::{Guard, Setting, Subject};
+use admin::{Guard, ReadyShards, Setting, Statsd, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mio::Waker;
@@ -33,6 +36,8 @@ use mirror::Tap;
 use proxy::{
     Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage,
 };
+use std::io;
+use std::os::fd::OwnedFd;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock, mpsc};
@@ -47,6 +52,8 @@ use users::{Registry, Users};
 const LOG_LINES_MAX: usize = 1024;
 /// The highest age of the process's figures in INFO.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
+/// Clients that may have come since the workers counted theirs.
+const CLIENTS_UNCOUNTED_MAX: u64 = 65_536;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
 /// The least number of nodes for which descriptors are kept free, if the real one is not known yet.
@@ -179,18 +186,51 @@ impl ShardingPlan {
     }
 }
 
-impl ShardingPlan {
-    /// Lets operators and their programs see `subject`: by the admin listener, and by reports to statsd.
-    fn report(&mut self, subject: Arc<Served>) -> Result<()> {
-        if let Some(listener) = self.admin.take() {
-            let subject = Arc::clone(&subject);
-            admin::serve(listener, subject, self.guard.clone(), self.args.admin.ready_shards)?;
-        }
+/// Ways by which operators and their programs see a service.
+struct Reports {
+    /// The service as operators see it.
+    served: Arc<Served>,
+    /// The admin listener, until it answers.
+    listener: Option<admin::Listener>,
+    /// A copy of its socket for the next process, with the place that was configured.
+    socket: Option<(Place, OwnedFd)>,
+    running: Option<admin::Running>,
+    guard: Guard,
+    ready: ReadyShards,
+    statsd: Option<Statsd>,
+    span: Span,
+}
+
+impl Reports {
+    /// The reports of `plan`, which begin with [`Reports::begin`].
+    fn of(plan: &mut ShardingPlan, served: Arc<Served>) -> Result<Reports> {
         let host = rustix::system::uname();
-        let place = if self.port > 0 { self.port.to_string() } else { self.place.clone() };
-        if let Some(statsd) = self.args.admin.statsd.statsd(&host.nodename().to_string_lossy(), &place) {
-            let (target, span) = (statsd.target.clone(), pool_span(self.name.as_deref()));
-            admin::send_statsd(statsd, subject, move |sent| {
+        let place = if plan.port > 0 { plan.port.to_string() } else { plan.place.clone() };
+        let statsd = plan.args.admin.statsd.statsd(&host.nodename().to_string_lossy(), &place);
+        let configured = plan.args.admin.place(!plan.args.has_nodes());
+        let listener = plan.admin.take();
+        let copy = listener.as_ref().map(admin::Listener::copy).transpose()?;
+        Ok(Reports {
+            served,
+            socket: configured.as_ref().map(Place::of_admin).zip(copy),
+            listener,
+            running: None,
+            guard: plan.guard.clone(),
+            ready: plan.args.admin.ready_shards,
+            statsd,
+            span: pool_span(plan.name.as_deref()),
+        })
+    }
+
+    /// Begins with them: at the admin listener, and to statsd.
+    fn begin(&mut self) -> Result<()> {
+        let subject = || Arc::clone(&self.served) as Arc<dyn Subject>;
+        if let Some(listener) = self.listener.take() {
+            self.running = Some(admin::serve(listener, subject(), self.guard.clone(), self.ready)?);
+        }
+        if let Some(statsd) = self.statsd.take() {
+            let (target, span) = (statsd.target.clone(), self.span.clone());
+            admin::send_statsd(statsd, subject(), move |sent| {
                 let _in_pool = span.enter();
                 match sent {
                     Ok(()) => info!(target, "statsd reached"),
@@ -199,6 +239,20 @@ impl ShardingPlan {
             })?;
         }
         Ok(())
+    }
+
+    /// The socket of the admin listener of `service` for the next process.
+    fn to_inherit(&self, service: &str) -> io::Result<Option<(Inherited, OwnedFd)>> {
+        let Some((place, socket)) = &self.socket else { return Ok(None) };
+        let (option, place) = (ADMIN.to_owned(), place.to_string());
+        let inherited = Inherited { door: None, service: service.to_owned(), option, place, has_file: false };
+        Ok(Some((inherited, socket.try_clone()?)))
+    }
+
+    /// Closes the admin listener.
+    fn end(&mut self) {
+        self.socket = None;
+        self.running.take().inspect(admin::Running::stop);
     }
 }
 
@@ -222,6 +276,9 @@ impl ShardingPlan {
     }
 }
 
+/// The option of the admin listener.
+const ADMIN: &str = "--admin";
+
 /// Opens the admin listener.
 fn open_admin(
     place: &admin::Place,
@@ -229,12 +286,12 @@ fn open_admin(
     passed: &mut PassedSockets,
 ) -> Result<admin::Listener, CannotListen> {
     let configured = Place::of_admin(place);
-    let mut sockets = passed.take("--admin", &configured);
+    let mut sockets = passed.take(ADMIN, &configured);
     let acceptor = tls.map(AdminTls::tls);
     let listener = match sockets.pop().map(|passed| passed.socket) {
         None => admin::Listener::open(place, acceptor).map_err(|error| CannotListen::At {
             place: configured,
-            option: "--admin",
+            option: ADMIN,
             error,
         })?,
         Some(ListeningSocket::Tcp(socket, addr)) => admin::Listener::tcp(socket, addr, acceptor),
@@ -367,7 +424,7 @@ impl Plan for ShardingPlan {
             is_draining: Arc::clone(&is_draining),
             mirror,
         });
-        self.report(Arc::clone(&served))?;
+        let reports = Reports::of(&mut self, served)?;
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             followed: Followed {
@@ -387,7 +444,7 @@ impl Plan for ShardingPlan {
             merged_log: MergedLog::default(),
             news,
             board,
-            served,
+            reports,
             refused: Refused::default(),
             denied: Refused::default(),
             measure_at: Instant::now(),
@@ -415,8 +472,7 @@ pub(crate) struct Sharding {
     /// Messages of the discovery.
     news: Option<mpsc::Receiver<News>>,
     board: Arc<Board>,
-    /// The service as operators see it.
-    served: Arc<Served>,
+    reports: Reports,
     /// Clients without a place, and clients that protected mode denied.
     refused: Refused,
     denied: Refused,
@@ -456,7 +512,7 @@ impl Followed {
 
 impl Service for Sharding {
     fn subject(&self) -> Option<Arc<dyn Subject>> {
-        Some(Arc::clone(&self.served) as Arc<dyn Subject>)
+        Some(Arc::clone(&self.reports.served) as Arc<dyn Subject>)
     }
 
     fn give(&mut self, newcomer: Newcomer, listener: usize) {
@@ -511,6 +567,61 @@ impl Service for Sharding {
 
     fn workers(&self) -> &dyn Workers {
         &self.team
+    }
+
+    fn open_to_operators(&mut self) -> Result<()> {
+        self.reports.begin()
+    }
+
+    fn close_to_operators(&mut self) {
+        self.reports.end();
+    }
+
+    fn admin_socket(&self, service: &str) -> io::Result<Option<(Inherited, OwnedFd)>> {
+        self.reports.to_inherit(service)
+    }
+
+    fn movable(&mut self) -> Option<&mut dyn Movable> {
+        Some(self)
+    }
+}
+
+impl Movable for Sharding {
+    fn obstacle(&self) -> Option<&'static str> {
+        (!self.followed.pool.args.has_nodes()).then_some("the keys are in the memory of this process")
+    }
+
+    fn nodes(&self) -> usize {
+        match self.followed.topology.is_discovered() {
+            true => usize::MAX,
+            false => self.followed.topology.nodes().iter().filter(|node| node.shard.is_some()).count(),
+        }
+    }
+
+    fn nodes_up(&self) -> usize {
+        self.team.nodes_up()
+    }
+
+    fn clients_before(&self) -> u64 {
+        self.board.clients_before() + self.board.sum().clients_total + CLIENTS_UNCOUNTED_MAX
+    }
+
+    fn begin_numbers_at(&self, clients: u64) {
+        self.board.begin_numbers_at(clients);
+    }
+
+    fn leave(&self, courier: &Courier, first_door: usize) {
+        self.is_draining.store(true, Ordering::Relaxed);
+        self.tell_workers(|| Message::Leave(courier.clone(), first_door));
+    }
+
+    fn take_over(&mut self, arrived: Arrived, listener: usize) {
+        // At the worker of the same number it keeps its own.
+        let number = arrived.state.client.wrapping_sub(1) % self.team.len().max(1) as u64;
+        if let Some(mailbox) = self.team.take_client_at(number as usize) {
+            // A worker that has stopped declines it.
+            let _ = mailbox.send(Message::TakeOver { arrived, listener: listener as u16 });
+        }
     }
 }
 

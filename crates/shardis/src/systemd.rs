@@ -14,6 +14,8 @@ pub(crate) struct Systemd {
     status: String,
     watchdog: Option<Watchdog>,
     has_failed: bool,
+    /// Whether another process is the service now, in an upgrade.
+    is_silent: bool,
 }
 
 /// Times of the signs of life.
@@ -27,7 +29,22 @@ impl Systemd {
     /// The one that the environment names. `status` describes the service in one line.
     pub(crate) fn of_environment(status: String, now: Instant) -> Systemd {
         let watchdog = sd_notify::watchdog_enabled().map(|time_max| Watchdog::within(time_max, now));
-        Systemd { status, watchdog, has_failed: false }
+        Systemd { status, watchdog, has_failed: false, is_silent: false }
+    }
+
+    /// Says nothing until [`Systemd::speak`]: another process is the service.
+    pub(crate) fn be_silent(&mut self) {
+        self.is_silent = true;
+    }
+
+    /// Speaks for the service from now on.
+    pub(crate) fn speak(&mut self) {
+        self.is_silent = false;
+    }
+
+    /// The process `pid` is the service from now on. The service manager believes this only of the present one.
+    pub(crate) fn show_main(&mut self, pid: u32) {
+        self.send(&[NotifyState::MainPid(pid)]);
     }
 
     /// Clients are served, also after a reload.
@@ -66,6 +83,9 @@ impl Systemd {
 
     /// Tells the log of the first failure only.
     fn send(&mut self, states: &[NotifyState<'_>]) {
+        if self.is_silent {
+            return;
+        }
         if let Err(error) = sd_notify::notify(states)
             && !std::mem::replace(&mut self.has_failed, true)
         {
@@ -107,7 +127,7 @@ mod tests {
     fn a_wait_ends_when_a_sign_of_life_is_due() {
         let (start, second) = (Instant::now(), Duration::from_secs(1));
         let watchdog = Some(Watchdog::within(4 * second, start));
-        let systemd = Systemd { status: String::new(), watchdog, has_failed: false };
+        let systemd = Systemd { status: String::new(), watchdog, has_failed: false, is_silent: false };
         assert_eq!(systemd.within(3 * second, start), 2 * second);
         assert_eq!(systemd.within(second, start), second);
         assert_eq!(systemd.within(second, start + 5 * second), Duration::ZERO);

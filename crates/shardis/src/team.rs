@@ -25,6 +25,8 @@ pub(crate) struct Signs {
     pub(crate) pulse: Pulse,
     /// Time spent in turns, in nanoseconds.
     busy_ns: Arc<AtomicU64>,
+    /// Nodes that take its requests.
+    nodes_up: Arc<AtomicUsize>,
     /// Its waits for more requests.
     pub(crate) waits: Arc<Waits>,
 }
@@ -72,6 +74,11 @@ impl Signs {
     /// Shows how many clients have gone since the worker began.
     pub(crate) fn show_clients_gone(&self, clients: usize) {
         self.clients_gone.store(clients, Ordering::Relaxed);
+    }
+
+    /// Shows how many nodes take requests of the worker.
+    pub(crate) fn show_nodes_up(&self, nodes: usize) {
+        self.nodes_up.store(nodes, Ordering::Relaxed);
     }
 
     /// Adds the time of a turn. Only the worker calls it.
@@ -127,6 +134,24 @@ impl<M> Team<M> {
         let member = self.members.iter_mut().min_by_key(|member| member.clients())?;
         member.given += 1;
         Some(&member.mailbox)
+    }
+
+    /// Worker `number`, for a client that is to come to it.
+    pub(crate) fn take_client_at(&mut self, number: usize) -> Option<&M> {
+        let member = self.members.get_mut(number)?;
+        member.given += 1;
+        Some(&member.mailbox)
+    }
+
+    /// The number of workers.
+    pub(crate) fn len(&self) -> usize {
+        self.members.len()
+    }
+
+    /// The number of nodes that take requests of every worker.
+    pub(crate) fn nodes_up(&self) -> usize {
+        let counts = self.members.iter().map(|member| member.signs.nodes_up.load(Ordering::Relaxed));
+        counts.min().unwrap_or_default()
     }
 
     /// Where the mail of all goes, by their numbers.

@@ -8,20 +8,24 @@ use crate::embedded::Embedded;
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
-use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Target, Verdict, canonical};
+use crate::upgrade::leaving::Leaving;
+use crate::upgrade::predecessor::Arrived;
+use crate::upgrade::successor::{Courier, Outcome, Returned};
+use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Stream, Target, Verdict, canonical};
 use mirror::Tap;
-use proxy::{Action, Arrival, ControlJob, Event, Mail, Notice, Proxy, Reloaded};
+use proxy::{Action, Arrival, ClientState, ControlJob, Event, Mail, NotTaken, Notice, Proxy, Reloaded};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::net::UnixStream;
 use std::sync::{Arc, OnceLock, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
 use topology::discovery::Wish;
 use topology::{Address, NodeId, Topology};
+use tracing::debug;
 use users::Users;
 
 /// A message of another thread to a worker.
@@ -69,6 +73,17 @@ pub(crate) enum Message {
     Saved(ControlJob, bool),
     /// An operator wants a line for each client.
     ListClients(mpsc::Sender<String>),
+    /// A client of the process before this one.
+    TakeOver {
+        /// The client, its socket, and the way to answer.
+        arrived: Arrived,
+        /// The listener by which it came.
+        listener: u16,
+    },
+    /// Clients leave for the next process as they become idle. Stop when all have left. The first listener has this number.
+    Leave(Courier, usize),
+    /// The next process has taken a client over, or not.
+    HandedOver(Outcome),
     /// Accept nothing new, finish requests in flight, and stop.
     Drain,
 }
@@ -152,6 +167,10 @@ pub(crate) struct Worker {
     /// Connections that are being made to a name.
     dials: Dials<NodeId>,
     draining: bool,
+    /// Clients that leave for the next process, in an upgrade.
+    leaving: Option<Box<Leaving>>,
+    /// Clients of the process before this one that were not taken over.
+    declined: u64,
     /// Requests not answered in time, as of the last report to discovery.
     timeouts: u64,
     allocator: Allocator,
@@ -199,6 +218,8 @@ impl Worker {
             resolving: HashMap::new(),
             dials,
             draining: false,
+            leaving: None,
+            declined: 0,
             timeouts: 0,
             allocator: Allocator::new(clock.now()),
         };
@@ -211,7 +232,7 @@ impl Worker {
         #[cfg(target_os = "linux")]
         let _ = rustix::thread::set_current_timer_slack(std::num::NonZeroU64::new(TIMER_SLACK_NS));
         let mut began = self.clock.now();
-        while !(self.draining && self.proxy.is_drained()) {
+        while !self.is_done() {
             let before = self.clock.now();
             proxy::end_turn(&mut self.proxy, before);
             self.neighbours.signs.add_busy(before.since(began));
@@ -228,13 +249,23 @@ impl Worker {
         Ok(())
     }
 
+    /// Whether the last client has gone, and no other will come.
+    fn is_done(&self) -> bool {
+        let is_ending = match &self.leaving {
+            Some(leaving) => !leaving.is_under_way() && self.driver.pending_clients() == 0,
+            None => self.draining,
+        };
+        is_ending && self.proxy.is_drained()
+    }
+
     /// The longest sleep at `now`.
     fn wait_max(&self, now: Instant) -> Duration {
         if self.proxy.has_corked() || self.proxy.has_postponed() || self.driver.has_more() {
             return Duration::ZERO;
         }
         let deadline = self.proxy.poll_deadline().min(self.driver.pending_clients_deadline());
-        deadline.min(self.dials.deadline()).since(now).min(WAIT_MAX)
+        let look_at = self.leaving.as_ref().map_or(Instant::NEVER, |leaving| leaving.deadline());
+        deadline.min(self.dials.deadline()).min(look_at).since(now).min(WAIT_MAX)
     }
 
     /// One turn of driver and proxy: events, due times, actions.
@@ -272,6 +303,10 @@ impl Worker {
         // Requests for a node whose link is being made would fail if another took its place now.
         if let Some(topology) = self.next_nodes.take_if(|_| !proxy::is_connecting(&self.proxy, now)) {
             self.follow(topology, now);
+        }
+        if let Some(leaving) = &mut self.leaving {
+            leaving.look(&mut self.proxy, &mut self.driver, now);
+            self.perform(now);
         }
         self.report(now);
         Ok(())
@@ -552,6 +587,18 @@ impl Worker {
                     // The admin listener may wait no longer.
                     let _ = lines.send(proxy::client_lines(&self.proxy));
                 }
+                Message::TakeOver { arrived, listener } => self.take_over(arrived, listener, now),
+                Message::Leave(courier, first_door) => {
+                    let mailbox = self.mailbox.clone();
+                    // A worker that has stopped has closed all its clients.
+                    let sender = move |outcome| drop(mailbox.send(Message::HandedOver(outcome)));
+                    let leaving = Leaving::new(courier, Arc::new(sender), first_door, now);
+                    self.leaving = Some(Box::new(leaving));
+                }
+                Message::HandedOver(Outcome::Taken) => {
+                    self.leaving.as_mut().into_iter().for_each(|leaving| leaving.note_taken());
+                }
+                Message::HandedOver(Outcome::Returned(returned)) => self.take_back(*returned, now),
                 Message::Drain => {
                     self.draining = true;
                     self.proxy.drain(now);
@@ -606,6 +653,52 @@ impl Worker {
                 let _ = stream.set_nonblocking(true);
                 let _ = io::Write::write(&mut &stream, &refusal);
             }
+        }
+    }
+
+    /// Takes over a client of the process before this one, or declines it. The answer goes out before anything is read.
+    fn take_over(&mut self, arrived: Arrived, listener: u16, now: Instant) {
+        let Arrived { stream, state, answer, .. } = arrived;
+        self.make_room(now);
+        if self.is_kept(stream.as_fd().as_raw_fd()) {
+            self.declined += 1;
+            return answer.decline("no file descriptor is left");
+        }
+        match proxy::take_over_client(&mut self.proxy, &state, &arrival_of(&stream, &state, listener), now) {
+            Ok(conn) => {
+                answer.take();
+                self.go_on_with(conn, stream, &state, now);
+            }
+            Err(error) => {
+                // The proxy counts clients that it does not admit.
+                self.declined += u64::from(error != NotTaken::NotAdmitted);
+                answer.decline(&error.to_string());
+            }
+        }
+        self.perform(now);
+    }
+
+    /// Goes on with a client that the next process has not taken.
+    fn take_back(&mut self, returned: Returned, now: Instant) {
+        let Returned { stream, state, listener, reason } = returned;
+        debug!(peer = state.peer, reason, "client kept");
+        let arrival = arrival_of(&stream, &state, listener);
+        let conn = proxy::take_over_client(&mut self.proxy, &state, &arrival, now).ok();
+        if let Some(conn) = conn {
+            self.go_on_with(conn, stream, &state, now);
+        }
+        if let Some(leaving) = &mut self.leaving {
+            leaving.note_returned(conn);
+        }
+        self.perform(now);
+    }
+
+    /// Reads from the client `conn`, which has sent a part of a request already.
+    fn go_on_with(&mut self, conn: Id, stream: Stream, state: &ClientState, now: Instant) {
+        let adopted = self.driver.adopt_stream(conn, stream);
+        self.check_begun(conn, adopted, now);
+        if !state.unread.is_empty() {
+            self.proxy.handle_event(Event::Received { conn, bytes: &state.unread }, now);
         }
     }
 
@@ -713,10 +806,17 @@ impl Worker {
     /// Tells the control thread, which balances by it.
     fn show_clients_gone(&self) {
         let counters = self.proxy.counters();
-        let refused = counters.clients_refused + counters.handshakes_failed;
+        let refused = counters.clients_refused + counters.handshakes_failed + self.declined;
         let gone = counters.clients_total - counters.clients + refused;
         self.neighbours.signs.show_clients_gone(gone as usize);
+        self.neighbours.signs.show_nodes_up(counters.nodes_up as usize);
     }
+}
+
+/// A client with this `state`, as it arrives.
+fn arrival_of<'a>(stream: &Stream, state: &'a ClientState, listener: u16) -> Arrival<'a> {
+    let descriptor = stream.as_fd().as_raw_fd();
+    Arrival { peer: &state.peer, named_by: "", local: &state.local, descriptor, listener }
 }
 
 /// An error as a reason in logs and replies: without the operating system's number.

@@ -1,6 +1,7 @@
 //! The thread of the stats port.
 
 use super::NutcrackerStats;
+use crate::server::Running;
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,11 +18,13 @@ const CONN_TIMEOUT: Duration = Duration::from_secs(5);
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
 impl NutcrackerStats {
-    /// Answers at `socket`, which does not block, on a thread of its own until the process ends.
-    pub fn serve(self, socket: std::net::TcpListener) -> io::Result<()> {
+    /// Answers at `socket`, which does not block, on a thread of its own until the process ends, or the server is stopped.
+    pub fn serve(self, socket: std::net::TcpListener) -> io::Result<Running> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        let run = move || runtime.block_on(accept_all(socket, self));
-        std::thread::Builder::new().name("nutcracker".to_owned()).spawn(run).map(drop)
+        let running = Running::default();
+        let server = running.clone().run(accept_all(socket, self));
+        std::thread::Builder::new().name("nutcracker".to_owned()).spawn(move || runtime.block_on(server))?;
+        Ok(running)
     }
 }
 

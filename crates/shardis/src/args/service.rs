@@ -1,8 +1,10 @@
 //! Options of every subcommand that serves clients: one name, one meaning and one help for all of them.
 
+use super::serving::UpgradeTimes;
 use super::{parse_busy_poll, parse_level, parse_switch};
 use clap::{ArgAction, Args};
 use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Arguments that `shardis proxy` and `shardis tcp` share.
@@ -55,6 +57,18 @@ pub(crate) struct ServiceArgs {
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     drain_timeout: u64,
 
+    /// Time in which the new process of an upgrade must be ready; after it, the old one goes on (docs/upgrade.md)
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
+    upgrade_timeout: u64,
+
+    /// Drain timeout after an upgrade, for clients that cannot move to the new process, such as subscribers; 0 means none
+    #[arg(long, value_name = "SECONDS", default_value_t = 600)]
+    upgrade_drain_timeout: u64,
+
+    /// File for the number of the process, removed at its end [default: none]
+    #[arg(long, value_name = "FILE")]
+    pub(crate) pid_file: Option<PathBuf>,
+
     /// Log level: error, warn, info or debug. The log goes to stderr
     #[arg(long, value_name = "LEVEL", default_value = "info", value_parser = parse_level)]
     pub(crate) log_level: tracing::Level,
@@ -105,6 +119,9 @@ impl ServiceArgs {
             workers: above.workers(),
             reuse_port: self.reuse_port || above.reuse_port,
             drain_timeout: above.drain_timeout,
+            upgrade_timeout: above.upgrade_timeout,
+            upgrade_drain_timeout: above.upgrade_drain_timeout,
+            pid_file: above.pid_file.clone(),
             log_level: above.log_level,
             log_format: above.log_format,
             ..self
@@ -113,7 +130,13 @@ impl ServiceArgs {
 
     /// With those settings of `other` that a running process follows.
     pub(crate) fn with_live_settings_of(self, other: &ServiceArgs) -> ServiceArgs {
-        ServiceArgs { drain_timeout: other.drain_timeout, log_level: other.log_level, ..self }
+        ServiceArgs {
+            drain_timeout: other.drain_timeout,
+            upgrade_timeout: other.upgrade_timeout,
+            upgrade_drain_timeout: other.upgrade_drain_timeout,
+            log_level: other.log_level,
+            ..self
+        }
     }
 
     /// Where to listen, on `host` if nothing else is said.
@@ -142,6 +165,14 @@ impl ServiceArgs {
         match self.workers {
             0 => std::thread::available_parallelism().map_or(1, usize::from),
             workers => workers,
+        }
+    }
+
+    /// Times of an upgrade.
+    pub(crate) fn upgrade_times(&self) -> UpgradeTimes {
+        UpgradeTimes {
+            ready_within: Duration::from_secs(self.upgrade_timeout),
+            drain_timeout: Duration::from_secs(self.upgrade_drain_timeout),
         }
     }
 

@@ -21,6 +21,8 @@ pub(crate) struct Serving {
     pub workers: usize,
     /// The longest time of a drain.
     pub drain_timeout: Duration,
+    /// Times of an upgrade.
+    pub upgrade: UpgradeTimes,
     /// Level and form of the log.
     pub log: (tracing::Level, LogFormat),
     /// Options of another program's file that are not carried over, each with its place and the reason.
@@ -33,6 +35,15 @@ pub(crate) struct Serving {
     pub files: ProcessFiles,
     /// The file that says so, if it was one.
     pub origin: Option<Origin>,
+}
+
+/// Times of an upgrade.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UpgradeTimes {
+    /// Time in which the new process must be ready.
+    pub ready_within: Duration,
+    /// Time in which clients that cannot move to it may finish and leave; zero means any.
+    pub drain_timeout: Duration,
 }
 
 /// Files that a process keeps while it runs.
@@ -84,6 +95,12 @@ impl Serving {
     pub(super) fn tcp(args: TcpArgs) -> Serving {
         let serving = of_process(&args.service);
         Serving { tcp: vec![args], ..serving }
+    }
+
+    /// The names of all services, as an upgrade knows them: those of the pools, then one for each listener of mode tcp.
+    pub(crate) fn service_names(&self) -> Vec<String> {
+        let pools = self.pools.iter().map(|pool| pool.name.clone().unwrap_or_default());
+        pools.chain(self.tcp.iter().map(|_| "(tcp)".to_owned())).collect()
     }
 
     /// The services by the present text of the configuration file; `None` without one.
@@ -149,11 +166,12 @@ fn of_process(args: &ServiceArgs) -> Serving {
         tcp: Vec::new(),
         workers: args.workers(),
         drain_timeout: args.drain_timeout(),
+        upgrade: args.upgrade_times(),
         log: (args.log_level, args.log_format),
         left_out: Vec::new(),
         only_pool: None,
         nutcracker_stats: None,
-        files: ProcessFiles::default(),
+        files: ProcessFiles { pid: args.pid_file.clone(), log: None },
         origin: None,
     }
 }

@@ -16,7 +16,8 @@ use std::str::FromStr;
 use toml::de::DeValue;
 
 /// Flags of `shardis tcp` that belong to the process: the keys above the tables set them for all.
-const ABOVE: [&str; 3] = ["workers", "drain-timeout", "log-level"];
+const ABOVE: [&str; 6] =
+    ["workers", "drain-timeout", "upgrade-timeout", "upgrade-drain-timeout", "pid-file", "log-level"];
 
 /// The most listeners of mode tcp. Each has threads of its own, so more would be a mistake.
 const TCP_LISTENERS_MAX: usize = 64;

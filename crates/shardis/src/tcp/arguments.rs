@@ -140,7 +140,9 @@ impl TcpArgs {
         let addr = self.listen_addr().map_err(CannotListen::Unknown)?;
         let sockets = passed.take(self.listen_option(), &Place::Tcp(addr));
         if !sockets.is_empty() {
-            return Ok(sockets.into_iter().map(|socket| Listener::passed(socket, Mode::Tcp)).collect());
+            let way = (self.listen_option(), Place::Tcp(addr));
+            let passed = |socket| Listener::passed(socket, way.clone(), Mode::Tcp);
+            return Ok(sockets.into_iter().map(passed).collect());
         }
         Listener::tcp(addr, self.listen_option(), self.service.reuse_port, Mode::Tcp).map(|one| vec![one])
     }

@@ -4,7 +4,7 @@ use super::arguments::TcpArgs;
 use super::targets::Targets;
 use super::worker::{Mailbox, Message, READ_BYTES_MAX, Shared, Worker};
 use crate::args::serving::Pool;
-use crate::control::{Plan, Service};
+use crate::control::{Movable, Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
@@ -12,12 +12,15 @@ use crate::passed::PassedSockets;
 use crate::refused::Refused;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
+use crate::upgrade::message::Inherited;
 use crate::worker::Clock;
 use ::tcp::{Core, Notice};
 use ::tcp::{Nodes, Verdict};
 use admin::Subject;
 use anyhow::Result;
 use mio::Waker;
+use std::io;
+use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Instant;
 use topology::NodeSpec;
@@ -136,6 +139,21 @@ impl Service for Passing {
 
     fn workers(&self) -> &dyn Workers {
         &self.team
+    }
+
+    fn open_to_operators(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    fn close_to_operators(&mut self) {}
+
+    fn admin_socket(&self, _: &str) -> io::Result<Option<(Inherited, OwnedFd)>> {
+        Ok(None)
+    }
+
+    /// A client has a connection to a node, whose bytes are not understood here. It stays until it leaves.
+    fn movable(&mut self) -> Option<&mut dyn Movable> {
+        None
     }
 }
 
