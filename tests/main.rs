@@ -58,5 +58,6 @@ mod tools;
 mod top;
 mod transactions;
 mod transport;
+mod upgrade;
 mod users;
 mod versions;

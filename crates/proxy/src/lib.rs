@@ -94,7 +94,7 @@ pub use namespace::{Namespace, Namespaces};
 pub use node_tally::{NodeCounts, NodeReport, NodeReports, NodeState};
 pub use policy::{Names, Policies, Policy};
 pub use proxy::Proxy;
-pub use proxy::face::{Pending, client_lines, end_turn};
+pub use proxy::face::{Pending, client_lines, end_turn, publish};
 pub use reading::{ReadFrom, Reading};
 pub use reload::{Reloaded, adopt_settings, is_connecting};
 pub use sampling::LATENCY_SAMPLE_ONE_IN;

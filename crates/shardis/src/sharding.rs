@@ -52,8 +52,6 @@ use users::{Registry, Users};
 const LOG_LINES_MAX: usize = 1024;
 /// The highest age of the process's figures in INFO.
 const MEASURE_EVERY: Duration = Duration::from_secs(1);
-/// Clients that may have come since the workers counted theirs.
-const CLIENTS_UNCOUNTED_MAX: u64 = 65_536;
 /// Descriptors of each worker for large transfers: 32 clients at once, over several nodes each.
 const PINNED_DESCRIPTORS: usize = 256;
 /// The least number of nodes for which descriptors are kept free, if the real one is not known yet.
@@ -603,7 +601,7 @@ impl Movable for Sharding {
     }
 
     fn clients_before(&self) -> u64 {
-        self.board.clients_before() + self.board.sum().clients_total + CLIENTS_UNCOUNTED_MAX
+        self.board.clients_before() + self.team.given_max() as u64
     }
 
     fn begin_numbers_at(&self, clients: u64) {

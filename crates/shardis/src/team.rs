@@ -81,6 +81,11 @@ impl Signs {
         self.nodes_up.store(nodes, Ordering::Relaxed);
     }
 
+    /// The number of nodes as last shown.
+    pub(crate) fn nodes_up(&self) -> usize {
+        self.nodes_up.load(Ordering::Relaxed)
+    }
+
     /// Adds the time of a turn. Only the worker calls it.
     pub(crate) fn add_busy(&self, time: Duration) {
         let sum = self.busy_ns.load(Ordering::Relaxed) + time.as_nanos() as u64;
@@ -148,9 +153,14 @@ impl<M> Team<M> {
         self.members.len()
     }
 
+    /// The most clients that one worker was ever given.
+    pub(crate) fn given_max(&self) -> usize {
+        self.members.iter().map(|member| member.given).max().unwrap_or_default()
+    }
+
     /// The number of nodes that take requests of every worker.
     pub(crate) fn nodes_up(&self) -> usize {
-        let counts = self.members.iter().map(|member| member.signs.nodes_up.load(Ordering::Relaxed));
+        let counts = self.members.iter().map(|member| member.signs.nodes_up());
         counts.min().unwrap_or_default()
     }
 

@@ -801,6 +801,7 @@ impl Worker {
             let _ = self.neighbours.jobs.send((self.number, job));
         }
         self.show_clients_gone();
+        self.show_nodes_up();
     }
 
     /// Tells the control thread, which balances by it.
@@ -809,7 +810,15 @@ impl Worker {
         let refused = counters.clients_refused + counters.handshakes_failed + self.declined;
         let gone = counters.clients_total - counters.clients + refused;
         self.neighbours.signs.show_clients_gone(gone as usize);
-        self.neighbours.signs.show_nodes_up(counters.nodes_up as usize);
+    }
+
+    /// Shows nodes that came or went, to operators as well: a load balancer may ask.
+    fn show_nodes_up(&mut self) {
+        let nodes_up = self.proxy.counters().nodes_up as usize;
+        if nodes_up != self.neighbours.signs.nodes_up() {
+            proxy::publish(&mut self.proxy);
+            self.neighbours.signs.show_nodes_up(nodes_up);
+        }
     }
 }
 

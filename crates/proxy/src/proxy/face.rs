@@ -178,6 +178,11 @@ pub fn end_turn(proxy: &mut Proxy, now: Instant) {
     }
 }
 
+/// Publishes the counts of a worker on the board at once. Otherwise that happens once a second.
+pub fn publish(proxy: &mut Proxy) {
+    proxy.core.publish();
+}
+
 /// A line for each client of a worker, as CLIENT LIST shows it.
 pub fn client_lines(proxy: &Proxy) -> String {
     sessions(&proxy.peers).map(|session| line::client_line(&proxy.core.cx, session)).collect()

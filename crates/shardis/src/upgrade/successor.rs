@@ -215,7 +215,7 @@ impl Successor {
         };
         let reader = Reader { child, channel: Arc::clone(&channel), under_way: Arc::clone(&under_way), tell };
         let thread = std::thread::Builder::new().name("upgrade".to_owned());
-        thread.spawn(move || reader.run(&sockets, &begin, ready_within))?;
+        thread.spawn(move || reader.run(sockets, &begin, ready_within))?;
         let writer = Arc::clone(&channel);
         let thread = std::thread::Builder::new().name("upgrade-clients".to_owned());
         thread.spawn(move || send_all(&writer, &under_way, &sent))?;
@@ -261,8 +261,11 @@ struct Reader<T> {
 }
 
 impl<T: Fn(News)> Reader<T> {
-    fn run(mut self, sockets: &[(Inherited, OwnedFd)], begin: &Begin, ready_within: Duration) {
-        match self.wait_until_ready(sockets, begin, ready_within) {
+    fn run(mut self, sockets: Vec<(Inherited, OwnedFd)>, begin: &Begin, ready_within: Duration) {
+        let ready = self.wait_until_ready(&sockets, begin, ready_within);
+        // A listener that nobody has taken over must close.
+        drop(sockets);
+        match ready {
             Ok(()) => (self.tell)(News::Ready),
             Err(reason) => {
                 let reason = self.end_child(reason, ready_within);
