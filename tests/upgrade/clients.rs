@@ -1,7 +1,10 @@
 //! Clients keep their state, or stay in the old process until they can go.
 
 use super::Generations;
-use crate::harness::{Client, RedisServer};
+use crate::harness::certificates::{Authority, Dialect, Directory, identity_flags};
+use crate::harness::local::Local;
+use crate::harness::processes::free_ports;
+use crate::harness::{Client, RedisServer, poll_until};
 use std::io::Write;
 
 const USERS: &str = "user default on nopass ~* &* +@all\nuser ann on >secret ~* &* +@all\n";
@@ -17,7 +20,7 @@ fn identity(client: &mut Client) -> Vec<String> {
 #[test]
 fn idle_clients_keep_their_state() {
     let nodes = [RedisServer::start()];
-    let folder = crate::harness::certificates::Directory::new();
+    let folder = Directory::new();
     let acl = format!("--acl-file={}", folder.write("users", USERS));
     let mut shardis = Generations::over(&nodes, &[&acl]);
     let mut plain = shardis.connect();
@@ -74,7 +77,7 @@ fn clients_with_state_stay_until_they_can_go() {
     assert_eq!(cache.ask("CLIENT TRACKING ON"), r"+OK\r\n");
     waiter.send(b"BLPOP queue 0\r\n");
     let mut other = shardis.connect();
-    crate::harness::poll_until("a client that waits", || {
+    poll_until("a client that waits", || {
         other.ask("INFO clients").contains("blocked_clients:1").then_some(())
     });
     let (old, _) = shardis.upgrade();
@@ -115,7 +118,7 @@ fn a_subscriber_that_stays_ends_with_the_drain() {
 #[test]
 fn a_client_without_its_user_there_stays() {
     let nodes = [RedisServer::start()];
-    let folder = crate::harness::certificates::Directory::new();
+    let folder = Directory::new();
     let path = folder.write("users", USERS);
     let mut shardis = Generations::over(&nodes, &[&format!("--acl-file={path}"), "--log-level=debug"]);
     let (mut ann, mut plain) = (shardis.connect(), shardis.connect());
@@ -130,4 +133,81 @@ fn a_client_without_its_user_there_stays() {
     );
     drop(ann);
     shardis.expect_end_of(old);
+}
+
+#[test]
+fn a_client_stays_through_two_upgrades() {
+    let nodes = [RedisServer::start()];
+    let mut shardis = Generations::over(&nodes, &[]);
+    let (mut listener, mut idle) = (shardis.connect(), shardis.connect());
+    listener.send(b"SUBSCRIBE news\r\n");
+    assert!(listener.read_reply().ends_with(b":1\r\n"));
+    let (first, _) = shardis.upgrade();
+    assert_eq!(idle.ask("PING"), r"+PONG\r\n");
+    let (second, _) = shardis.upgrade();
+    shardis.expect_end_of(second);
+    assert_eq!(idle.ask("PUBLISH news extra"), r":1\r\n", "the first process hears it");
+    assert!(listener.read_reply().ends_with(b"extra\r\n"));
+    listener.send(b"UNSUBSCRIBE news\r\nSET k v\r\n");
+    assert!(listener.read_reply().ends_with(b":0\r\n"));
+    assert_eq!(listener.read_reply(), b"+OK\r\n");
+    assert_eq!(listener.ask("GET k"), r"$1\r\nv\r\n", "it is served though nobody takes it over");
+    drop(listener);
+    shardis.expect_end_of(first);
+    assert_eq!(idle.ask("PING"), r"+PONG\r\n");
+}
+
+#[test]
+fn clients_with_tls_stay_and_those_of_a_load_balancer_go() {
+    let (nodes, folder, authority) = ([RedisServer::start()], Directory::new(), Authority::new());
+    let identity = identity_flags(&folder, "", "server", &authority.sign(&["127.0.0.1"]));
+    let ports = free_ports(2);
+    let tls_port = ports[1];
+    let flags = [
+        format!("--nodes=127.0.0.1:{}", nodes[0].port),
+        format!("--port={}", ports[0]),
+        format!("--tls-port={tls_port}"),
+    ];
+    let flags: Vec<&str> = flags.iter().chain(&identity).map(String::as_str).collect();
+    let mut shardis =
+        Generations::start(&[&["proxy", "--workers=1", "--proxy-protocol"], &flags[..]].concat());
+    let header = b"PROXY TCP4 127.0.0.9 127.0.0.1 4711 6380\r\n";
+    let mut far = shardis.connect();
+    far.send(header);
+    let mut secure = Dialect::trusting(&authority).connect_behind(tls_port, header).expect("they agree");
+    let addr = |client: &mut Client| identity_of(client, "addr=");
+    assert_eq!(
+        (addr(&mut far), addr(&mut secure)),
+        ("addr=127.0.0.9:4711".to_owned(), "addr=127.0.0.9:4711".to_owned())
+    );
+    let (old, _) = shardis.upgrade();
+    assert_eq!(secure.ask("SET k v"), r"+OK\r\n", "the old process has the keys of its connection");
+    assert_eq!(
+        (far.ask("GET k"), addr(&mut far)),
+        (r"$1\r\nv\r\n".to_owned(), "addr=127.0.0.9:4711".to_owned())
+    );
+    let mut again = Dialect::trusting(&authority).connect_behind(tls_port, header).expect("they agree");
+    assert_eq!(again.ask("GET k"), r"$1\r\nv\r\n");
+    drop(secure);
+    shardis.expect_end_of(old);
+    assert!(shardis.expect_lines("upgrade finished", 1)[0].contains("moved=1"));
+}
+
+fn identity_of(client: &mut Client, key: &str) -> String {
+    identity(client).into_iter().find(|field| field.starts_with(key)).expect("CLIENT INFO has it")
+}
+
+#[test]
+fn a_cluster_is_known_before_the_new_process_serves() {
+    let nodes = Local::start(&["--cluster=3"]);
+    let seed = format!("--cluster=127.0.0.1:{}", nodes.ports("nodes")[0]);
+    let mut shardis = Generations::start(&["proxy", &seed, "--port=0", "--workers=2"]);
+    let mut client = shardis.connect();
+    poll_until("the topology", || (client.ask("MSET a 1 b 2 c 3") == r"+OK\r\n").then_some(()));
+    for _ in 0..3 {
+        let (old, _) = shardis.upgrade();
+        assert_eq!(shardis.connect().ask("MGET a b c"), r"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n");
+        shardis.expect_end_of(old);
+        assert_eq!(client.ask("MGET a b c"), r"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n");
+    }
 }

@@ -54,13 +54,17 @@ fn a_faulty_configuration_stays_without_effect() {
     let nodes = [RedisServer::start(), RedisServer::start()];
     let folder = Directory::new();
     let good = format!("nodes = [\"127.0.0.1:{}\"]\nport = 0\nworkers = 1\n", nodes[0].port);
-    let path = folder.write("shardis.toml", &good);
+    let patience = "upgrade-timeout = 1\n";
+    let path = folder.write("shardis.toml", &format!("{good}{patience}"));
     let mut shardis = Generations::start(&["proxy", &format!("--config={path}")]);
     let mut client = shardis.connect();
     folder.write("shardis.toml", &format!("{good}distribution = \"random\"\n"));
     assert!(expect_failure(&shardis, &mut client, 1).contains("exit status: 1"));
     assert!(shardis.output().contains("distribution"), "the new process says what is wrong");
-    // A restart of a listener is no obstacle; a second node is one that must be reached first.
+    let unreachable = good.replace(&nodes[0].port.to_string(), "1");
+    folder.write("shardis.toml", &format!("{unreachable}upgrade-timeout = 30\n"));
+    assert!(expect_failure(&shardis, &mut client, 2).contains("not ready within 1 s"));
+    // Other nodes and workers are no obstacle to an upgrade.
     let more = format!(
         "nodes = [\"127.0.0.1:{}\", \"127.0.0.1:{}\"]\nport = 0\nworkers = 2\nmaxclients = 7\n",
         nodes[0].port, nodes[1].port

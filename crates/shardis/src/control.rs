@@ -95,9 +95,9 @@ pub(crate) trait Service {
 pub(crate) trait Movable {
     /// Why this service cannot be upgraded.
     fn obstacle(&self) -> Option<&'static str>;
-    /// The nodes that are configured.
+    /// The primaries that are configured, or may be discovered.
     fn nodes(&self) -> usize;
-    /// The nodes that every worker reaches.
+    /// The primaries that every worker reaches.
     fn nodes_up(&self) -> usize;
     /// The number of clients that each worker may have numbered.
     fn clients_before(&self) -> u64;

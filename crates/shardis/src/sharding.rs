@@ -592,7 +592,7 @@ impl Movable for Sharding {
     fn nodes(&self) -> usize {
         match self.followed.topology.is_discovered() {
             true => usize::MAX,
-            false => self.followed.topology.nodes().iter().filter(|node| node.shard.is_some()).count(),
+            false => self.followed.topology.shard_count(),
         }
     }
 

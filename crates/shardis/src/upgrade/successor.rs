@@ -339,3 +339,127 @@ impl<T: Fn(News)> Reader<T> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// A courier, its clients, the end of the channel at the new process, and the outcomes.
+    struct Rig {
+        courier: Courier,
+        sent: Option<mpsc::Receiver<Parcel>>,
+        ours: Arc<Channel>,
+        theirs: Option<Channel>,
+        outcomes: mpsc::Receiver<Outcome>,
+        sender: Sender,
+    }
+
+    impl Rig {
+        fn new() -> Rig {
+            let (ours, theirs) = UnixStream::pair().expect("two sockets");
+            let ((parcels, sent), (tell, outcomes)) = (mpsc::channel(), mpsc::channel());
+            let courier = Courier { parcels, under_way: Arc::default() };
+            let sender: Sender = Arc::new(move |outcome| drop(tell.send(outcome)));
+            let (ours, theirs) = (Arc::new(Channel::new(ours)), Some(Channel::new(theirs)));
+            Rig { courier, sent: Some(sent), ours, theirs, outcomes, sender }
+        }
+
+        /// Sends a client by the courier. Returns its own end.
+        fn send(&self, name: &str) -> UnixStream {
+            let (client, stream) = UnixStream::pair().expect("two sockets");
+            assert!(self.courier.take_place());
+            let mut state = ClientState::default();
+            name.clone_into(&mut state.peer);
+            let (stream, sender) = (Stream::Unix(stream), Arc::clone(&self.sender));
+            self.courier.send(Parcel { door: 0, listener: 3, stream, state, sender });
+            client
+        }
+
+        /// Puts all clients on the channel; the worker sends no more.
+        fn deliver(&mut self) {
+            let under_way = Arc::clone(&self.courier.under_way);
+            self.courier.parcels = mpsc::channel().0;
+            send_all(&self.ours, &under_way, &self.sent.take().expect("once"));
+        }
+
+        /// Takes the answers of the new process until it closes the channel.
+        fn hear(&mut self) {
+            drop(self.theirs.take());
+            let (channel, under_way) = (Arc::clone(&self.ours), Arc::clone(&self.courier.under_way));
+            let child = std::process::Command::new("true").spawn().expect("there is one");
+            let mut reader = Reader { child, channel, under_way, tell: |_| {} };
+            reader.hear_answers();
+            reader.under_way.close();
+            reader.under_way.give_all_back();
+            reader.child.wait().expect("it ends");
+        }
+
+        fn answer(&self, message: &Message) {
+            let theirs = self.theirs.as_ref().expect("it is open");
+            theirs.send(&message::encode(message, b""), None).expect("there is room");
+        }
+
+        /// The reasons of clients that came back, and the number of those that were taken.
+        fn outcomes(&self) -> (Vec<String>, usize) {
+            let (mut reasons, mut taken) = (Vec::new(), 0);
+            for outcome in self.outcomes.try_iter() {
+                match outcome {
+                    Outcome::Taken => taken += 1,
+                    Outcome::Returned(returned) => {
+                        assert_eq!(returned.listener, 3);
+                        reasons.push(format!("{}: {}", returned.state.peer, returned.reason));
+                    }
+                }
+            }
+            reasons.sort();
+            (reasons, taken)
+        }
+    }
+
+    #[test]
+    fn each_client_is_taken_or_comes_back() {
+        let mut rig = Rig::new();
+        let mut clients = ["a", "b", "c"].map(|name| rig.send(name));
+        rig.deliver();
+        for ticket in 0..3 {
+            let theirs = rig.theirs.as_ref().expect("it is open");
+            let frame = theirs.receive().expect("it is there").expect("a frame");
+            let (head, state) = message::decode(&frame.bytes).expect("valid");
+            assert_eq!(head, Message::Client(Head { ticket, door: 0 }));
+            assert!(frame.descriptor.is_some() && ClientState::decode(state).is_ok());
+        }
+        rig.answer(&Message::Taken(0));
+        rig.answer(&Message::Declined(1, "no room".to_owned()));
+        // An answer about nobody, as from a faulty process, changes nothing.
+        rig.answer(&Message::Taken(99));
+        rig.hear();
+        let back = vec!["b: no room".to_owned(), "c: the new process has ended".to_owned()];
+        assert_eq!((rig.outcomes(), rig.courier.moved(), rig.courier.is_open()), ((back, 1), 1, false));
+        assert_eq!(rig.courier.under_way.places_taken.load(Ordering::Relaxed), 0);
+        // Nobody else has the socket of the first: it was closed here.
+        assert_eq!(clients[0].read(&mut [0]).expect("the end"), 0);
+    }
+
+    #[test]
+    fn clients_come_back_from_a_process_that_has_ended() {
+        let mut rig = Rig::new();
+        let _clients = ["a", "b"].map(|name| rig.send(name));
+        drop(rig.theirs.take());
+        rig.deliver();
+        let (back, taken) = rig.outcomes();
+        assert!(back.len() == 2 && back[0].starts_with("a: ") && taken == 0, "{back:?}");
+        let _client = rig.send("c");
+        assert_eq!(rig.outcomes(), (vec!["c: the channel is closed".to_owned()], 0));
+        assert_eq!(rig.courier.under_way.places_taken.load(Ordering::Relaxed), 0);
+    }
+
+    #[test]
+    fn few_clients_are_under_way_at_once() {
+        let rig = Rig::new();
+        assert!((0..CLIENTS_UNDER_WAY_MAX).all(|_| rig.courier.take_place()));
+        assert!(!rig.courier.take_place());
+        rig.courier.free_place();
+        assert!(rig.courier.take_place());
+    }
+}
