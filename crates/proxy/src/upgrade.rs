@@ -63,6 +63,20 @@ pub struct ClientState {
     pub unread: Vec<u8>,
 }
 
+impl ClientState {
+    /// The requests, with their replies, that give a fresh connection this database and protocol.
+    pub fn requests(&self) -> Vec<(Vec<u8>, &'static [u8])> {
+        let mut requests = Vec::new();
+        if self.resp3 {
+            requests.push((b"HELLO 3\r\n".to_vec(), &b"%0\r\n"[..]));
+        }
+        if self.database > 0 {
+            requests.push((format!("SELECT {}\r\n", self.database).into_bytes(), &b"+OK\r\n"[..]));
+        }
+        requests
+    }
+}
+
 /// Whether a client may leave for another process now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Readiness {

@@ -697,6 +697,15 @@ impl Worker {
     fn go_on_with(&mut self, conn: Id, stream: Stream, state: &ClientState, now: Instant) {
         let adopted = self.driver.adopt_stream(conn, stream);
         self.check_begun(conn, adopted, now);
+        if let Some(tap) = &mut self.neighbours.tap {
+            // The mirror learns the state as if the client had just asked for it.
+            tap.opened(conn);
+            for (request, reply) in state.requests() {
+                tap.sent(conn, &request);
+                tap.got(conn, reply);
+            }
+            tap.sent(conn, &state.unread);
+        }
         if !state.unread.is_empty() {
             self.proxy.handle_event(Event::Received { conn, bytes: &state.unread }, now);
         }
