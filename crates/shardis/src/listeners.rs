@@ -235,7 +235,13 @@ impl Listener {
         let path = std::path::absolute(path).map_err(cannot)?;
         let socket = bind_unix(&path, permissions).map_err(cannot)?;
         let (way, file) = ((option, Place::Unix(path.clone())), SocketFile::new(path.clone()));
-        Ok(Listener { door: Door::unix(socket, path, Some(file)), mode, way: 0, configured: way, inherited: None })
+        Ok(Listener {
+            door: Door::unix(socket, path, Some(file)),
+            mode,
+            way: 0,
+            configured: way,
+            inherited: None,
+        })
     }
 
     /// The socket for the next process, which knows the listener by `number` and `service`.

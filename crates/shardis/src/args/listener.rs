@@ -38,6 +38,21 @@ impl fmt::Display for Place {
     }
 }
 
+/// A way in for clients.
+#[derive(Clone, Debug)]
+pub(crate) struct Way {
+    /// The option that says so.
+    pub option: &'static str,
+    /// Where it is.
+    pub place: Place,
+    /// Whether clients speak TLS there.
+    pub is_tls: bool,
+    /// The read policy of a listener, if it has one of its own.
+    pub read_from: Option<ReadFrom>,
+    /// The policy of the listener for commands.
+    pub policy: PolicyArgs,
+}
+
 impl FromStr for ListenerArg {
     type Err = String;
 

@@ -1,8 +1,7 @@
 //! Options of the mirror: a share of the requests goes to another pool as well.
 
 use super::bytes::parse_bytes;
-use super::listener::Place;
-use super::proxy::Way;
+use super::listener::{Place, Way};
 use crate::access::Secret;
 use clap::Args;
 use mirror::{Policy, SHARE_WHOLE, Target};

@@ -6,9 +6,8 @@ use super::bytes::parse_bytes;
 use super::discovery::DiscoveryArgs;
 use super::file::FileArgs;
 use super::like::{Defaults, Like};
-use super::listener::{ListenerArg, Place};
+use super::listener::{ListenerArg, Place, Way};
 use super::node_auth::NodeAuthArgs;
-use super::policy::PolicyArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
 use crate::access::{Secret, Source};
@@ -17,7 +16,7 @@ use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
-use ::proxy::{Access, Authority, CrossShard, Policies, ReadFrom, Transactions};
+use ::proxy::{Access, Authority, CrossShard, Policies, Transactions};
 use clap::Parser;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -206,21 +205,6 @@ const STORE_SHARDS_MAX: u32 = 256;
 
 /// The option that says most ways in.
 const LISTENER: &str = "--listener";
-
-/// A way in for clients.
-#[derive(Clone, Debug)]
-pub(crate) struct Way {
-    /// The option that says so.
-    pub option: &'static str,
-    /// Where it is.
-    pub place: Place,
-    /// Whether clients speak TLS there.
-    pub is_tls: bool,
-    /// The read policy of a listener, if it has one of its own.
-    pub read_from: Option<ReadFrom>,
-    /// The policy of the listener for commands.
-    pub policy: PolicyArgs,
-}
 
 impl ProxyArgs {
     /// Refuses what single options cannot see.
