@@ -20,6 +20,7 @@ use crate::features::{Session, Wishes};
 use crate::held::watch::Watch;
 use crate::limits::Authority;
 use crate::link::profile::{Profile, Who};
+use crate::login::hello::check_name;
 use crate::login::identity::Login;
 use crate::login::passing::set_name;
 use crate::peers::Peer;
@@ -35,7 +36,7 @@ use stdx::Instant;
 use topology::ShardId;
 
 /// The version of the form that this program writes, and the highest that it reads.
-const VERSION: &str = "1";
+const VERSION: u32 = 1;
 /// Bytes of an unfinished request that go with a client. A client with more sends the rest first.
 const UNREAD_BYTES_MAX: usize = 64 * 1024;
 /// The longest form of a client: all texts are shorter together than twice its unread bytes.
@@ -156,7 +157,8 @@ impl ClientState {
             ("written", flag(self.has_written)),
             ("unread", &self.unread),
         ];
-        let mut args: Vec<&[u8]> = vec![b"CLIENT", VERSION.as_bytes()];
+        let version = VERSION.to_string();
+        let mut args: Vec<&[u8]> = vec![b"CLIENT", version.as_bytes()];
         for (key, value) in fields.iter().filter(|(_, value)| !value.is_empty()) {
             args.extend([key.as_bytes(), value]);
         }
@@ -180,7 +182,8 @@ impl ClientState {
         let request = Request::new(bytes, &spans);
         let args: Vec<&[u8]> = request.args().collect();
         let [b"CLIENT", version, fields @ ..] = &args[..] else { return Err(StateError::Malformed) };
-        if *version != VERSION.as_bytes() {
+        let known = std::str::from_utf8(version).ok().and_then(|version| version.parse().ok());
+        if !known.is_some_and(|version: u32| (1..=VERSION).contains(&version)) {
             return Err(StateError::Version(String::from_utf8_lossy(version).into_owned()));
         }
         let (pairs, []) = fields.as_chunks::<2>() else { return Err(StateError::Malformed) };
@@ -201,7 +204,10 @@ impl ClientState {
             b"local" => text()?.clone_into(&mut self.local),
             b"db" => self.database = text()?.parse().ok()?,
             b"resp3" => self.resp3 = flag()?,
-            b"name" => self.name = value.to_vec(),
+            b"name" => {
+                check_name(value).ok()?;
+                self.name = value.to_vec();
+            }
             b"user" => self.user = Some(value.to_vec()),
             b"reply" => {
                 self.mute = match value {
@@ -325,7 +331,7 @@ pub fn take_over_client(
     session.features.login = login;
     (session.mute, session.features.wishes) = (state.mute, state.wishes);
     let named = set_name(&mut core.cx, session, &state.name);
-    debug_assert!(named.is_ok(), "names were checked when they were set");
+    debug_assert!(named.is_ok(), "a state has no other names");
     let kind = Profile { database: state.database, resp3: state.resp3, who: Who::Pool };
     core.cx.change_profile(session, kind);
     if state.wishes.replica_reads {

@@ -153,9 +153,13 @@ fn a_state_that_is_not_understood_is_refused() {
         ClientState::decode(&bytes)
     };
     assert_eq!(decoded(&["CLIENT", "1"]), Ok(ClientState::default()));
-    assert_eq!(decoded(&["CLIENT", "2"]), Err(StateError::Version("2".to_owned())));
+    for version in ["0", "2", "-1", "one"] {
+        assert_eq!(decoded(&["CLIENT", version]), Err(StateError::Version(version.to_owned())));
+    }
     let unknown = |key: &str| Err(StateError::Unknown(key.to_owned()));
-    for (key, value) in [("colour", "red"), ("db", "x"), ("id", "-1"), ("reply", "no"), ("resp3", "yes")] {
+    for (key, value) in
+        [("colour", "red"), ("db", "x"), ("id", "-1"), ("reply", "no"), ("resp3", "yes"), ("name", "a b")]
+    {
         assert_eq!(decoded(&["CLIENT", "1", key, value]), unknown(key));
     }
     assert_eq!(decoded(&["CLIENT", "1", "id"]), Err(StateError::Malformed));
@@ -167,4 +171,22 @@ fn a_state_that_is_not_understood_is_refused() {
     }
     let longer = [&whole[..], b"x"].concat();
     assert_eq!(ClientState::decode(&longer), Err(StateError::Malformed));
+}
+
+#[test]
+fn altered_states_are_read_or_refused() {
+    let mut whole = ClientState::default();
+    (whole.client, whole.unread) = (77, b"*1\r\n$4\r\nPI".to_vec());
+    "127.0.0.1:5".clone_into(&mut whole.peer);
+    "[::1]:6".clone_into(&mut whole.local);
+    let whole = whole.encode();
+    for at in 0..whole.len() {
+        for byte in 0..=u8::MAX {
+            let mut altered = whole.clone();
+            altered[at] = byte;
+            if let Ok(state) = ClientState::decode(&altered) {
+                assert_eq!(ClientState::decode(&state.encode()), Ok(state), "{at} {byte}");
+            }
+        }
+    }
 }
