@@ -3,7 +3,7 @@
 use super::Generations;
 use crate::harness::certificates::{Directory, text};
 use crate::harness::processes::{Process, run, shardis_binary};
-use crate::harness::{Client, RedisServer};
+use crate::harness::{Client, RedisServer, poll_until};
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -104,6 +104,7 @@ fn the_command_waits_for_the_new_process() {
     let second = shardis.pid();
     assert_eq!(upgrade(&[&format!("--pid={second}")]).code, Some(0));
     shardis.expect_end_of(second);
+    poll_until("a third process", || shardis.read_pid().filter(|&pid| pid != second));
     shardis.exchange_program("/nowhere");
     let finished = upgrade(&[&file, "--timeout=1"]);
     assert!(
