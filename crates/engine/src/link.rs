@@ -271,8 +271,8 @@ pub enum Unfinished {
     /// A small one waits for its rest.
     #[default]
     Waits,
-    /// A large one waits for its rest nevertheless.
-    Held,
+    /// The large reply to the request that begins at this offset waits for its rest nevertheless.
+    Held(u64),
     /// The reader skips it as it comes.
     Skipped,
     /// An array is passed on without its header. The number is that of the elements to come. Pinned links only.
@@ -753,11 +753,19 @@ impl<F: Features> Link<F> {
         self.restore_input(input, held, pool);
     }
 
+    /// Whether the unfinished reply is large and waits for its rest.
+    pub fn holds_reply(&self) -> bool {
+        let Unfinished::Held(start) = self.incoming.unfinished else { return false };
+        self.front().is_some_and(|ticket| ticket.start == start)
+    }
+
     /// Makes the connection one client's. The client gets the unfinished reply as it comes; no piece of it was passed
     /// on yet.
     pub fn take_for_one(&mut self) {
         self.used_by = Use::Pinned;
-        self.end_hold();
+        if self.holds_reply() {
+            self.incoming.unfinished = Unfinished::Waits;
+        }
         self.incoming.scanner = reply::Scanner::default();
     }
 
@@ -774,15 +782,6 @@ impl<F: Features> Link<F> {
     pub fn pop(&mut self) {
         self.in_flight.tickets.pop_front();
         self.in_flight.expired = self.in_flight.expired.saturating_sub(1);
-        self.end_hold();
-    }
-
-    /// Ends the wait for the rest of a large reply.
-    #[inline]
-    fn end_hold(&mut self) {
-        if self.incoming.unfinished == Unfinished::Held {
-            self.incoming.unfinished = Unfinished::Waits;
-        }
     }
 
     /// Puts back the ticket that was just dropped, since it stands for the next reply too. If it was late, it expires

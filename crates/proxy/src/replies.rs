@@ -110,7 +110,7 @@ impl Proxy {
         link.forget_answered(&mut core.cx.engine.pool);
         // A reply to the greeting has no ticket: the front ticket waits for the reply behind it.
         let is_large = link.bytes_announced() > core.cx.engine.limits.large_bytes && link.is_ready();
-        if is_large && link.incoming.unfinished != Unfinished::Held {
+        if is_large && !link.holds_reply() {
             self.avoid_large_reply(ix);
         } else if is_large {
             retire::unclog(&mut self.core.cx, &mut self.peers, ix);
@@ -130,7 +130,7 @@ impl Proxy {
         }
         let Some(ticket) = link.front().copied() else { return };
         // The decision for this reply is final.
-        link.incoming.unfinished = Unfinished::Held;
+        link.incoming.unfinished = Unfinished::Held(ticket.start);
         let announced = link.bytes_announced();
         hot::note_large_reply(&mut core.cx, ix, announced);
         let link = &mut core.cx.engine.links[ix];
@@ -320,8 +320,7 @@ impl Proxy {
             return Err(unasked_push());
         }
         let Some(ticket) = link.front() else { return Err(unexpected_reply()) };
-        let is_kept = cx.engine.keeps.max(ticket.kept).is_kept();
-        let may_decline = resp::reply::is_error(reply) && is_kept;
+        let may_decline = resp::reply::is_error(reply) && cx.engine.keeps.max(ticket.kept).is_kept();
         if may_decline || cx.slow.looks_at(ticket.queued_us, cx.engine.now_us) {
             return self.handle_special_reply(ix, bytes, len);
         }

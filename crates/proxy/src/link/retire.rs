@@ -106,8 +106,8 @@ fn retire_if_clogged(cx: &mut Context, peers: &mut Peers, ix: LinkIx) -> LinkIx 
     let link = &cx.engine.links[ix];
     let bytes = match link.incoming.unfinished {
         Unfinished::Skipped => link.incoming.passed_over_bytes + link.bytes_announced(),
-        Unfinished::Held => link.bytes_announced(),
-        Unfinished::Waits | Unfinished::Elements(_) => 0,
+        Unfinished::Held(_) if link.holds_reply() => link.bytes_announced(),
+        Unfinished::Held(_) | Unfinished::Waits | Unfinished::Elements(_) => 0,
     };
     let is_shared = matches!(link.used_by, Use::Shared | Use::Replica);
     if is_shared && bytes > cx.engine.limits.pass_over_bytes_max { retire(cx, peers, ix) } else { ix }
