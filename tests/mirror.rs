@@ -112,6 +112,22 @@ fn a_mirror_that_is_frozen_does_not_delay_clients() {
 }
 
 #[test]
+fn the_last_requests_of_a_client_reach_the_mirror() {
+    let (world, other) = mirrored(&[]);
+    other.freeze();
+    let mut client = world.connect();
+    for number in 0..100 {
+        assert_eq!(client.ask(&format!("SET k{number} 1")), r"+OK\r\n");
+    }
+    drop(client);
+    poll_until("the client has gone", || {
+        world.connect().ask("INFO clients").contains("connected_clients:1").then_some(())
+    });
+    other.thaw();
+    poll_until("all keys at the mirror", || (other.connect().ask("DBSIZE") == r":100\r\n").then_some(()));
+}
+
+#[test]
 fn a_pool_of_the_file_is_the_mirror_by_its_name() {
     let (one, two) = (RedisServer::start(), RedisServer::start());
     let ports = free_ports(2);

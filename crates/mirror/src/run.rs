@@ -201,15 +201,21 @@ enum Next {
 }
 
 impl Mirror {
-    /// Follows the client until it has gone, or why it is not mirrored any more.
+    /// Follows the client until it has gone and the other pool has answered. Returns why it is not mirrored any more.
     async fn run(&mut self, seen: &mut UnboundedReceiver<Seen>) -> Option<End> {
         let mut buffer = vec![0; READ_BYTES];
+        let (mut has_gone, mut end) = (false, None);
         loop {
-            match self.next(seen, &mut buffer).await {
-                Next::Seen(None) => return None,
+            // The last requests of the client reach the other pool too.
+            let has_work = self.shadow.is_waiting() || !self.shadow.out.is_empty();
+            if (has_gone || end.is_some()) && (self.other.is_none() || !has_work) {
+                return end;
+            }
+            match self.next(seen, has_gone, &mut buffer).await {
+                Next::Seen(None) => has_gone = true,
                 Next::Seen(Some(seen)) => {
-                    if let Err(end) = self.handle(&seen) {
-                        return Some(end);
+                    if end.is_none() {
+                        end = self.handle(&seen).err();
                     }
                     self.shared.release(seen.len() + EVENT_BYTES);
                 }
@@ -236,13 +242,13 @@ impl Mirror {
         }
     }
 
-    async fn next(&mut self, seen: &mut UnboundedReceiver<Seen>, buffer: &mut [u8]) -> Next {
+    async fn next(&mut self, seen: &mut UnboundedReceiver<Seen>, has_gone: bool, buffer: &mut [u8]) -> Next {
         let Some(other) = &mut self.other else { return Next::Seen(seen.recv().await) };
         let (is_waiting, writes) = (self.shadow.is_waiting(), !self.shadow.out.is_empty());
         tokio::select! {
             read = other.input.read(buffer) => Next::Read(read),
             written = other.output.write(&self.shadow.out), if writes => Next::Written(written),
-            seen = seen.recv() => Next::Seen(seen),
+            seen = seen.recv(), if !has_gone => Next::Seen(seen),
             () = sleep_until(other.progress_at + ANSWER_WITHIN), if is_waiting || writes => Next::Late,
         }
     }
