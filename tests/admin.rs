@@ -81,6 +81,31 @@ fn metrics_say_how_the_process_fares() {
 }
 
 #[test]
+fn memory_of_each_node_is_shown() {
+    let world = World::with_flags(2, &[ADMIN, "--workers=2"]);
+    let port = http::admin_port(&world.proxy);
+    let limit = 512 << 20;
+    assert_eq!(world.nodes[1].connect().ask(&format!("CONFIG SET maxmemory {limit}")), r"+OK\r\n");
+    let sample = |metrics: &str, name: &str, index: usize| {
+        let node = world.shard_name(index);
+        value(metrics, &format!("{name}{{shard=\"{node}\",node=\"{node}\",role=\"primary\""))
+    };
+    let max = "shardis_node_maxmemory_bytes";
+    let metrics = poll_until("the limit that was set at the node", || {
+        let metrics = http::get(port, "/metrics").body;
+        (sample(&metrics, max, 1) == Some(f64::from(limit))).then_some(metrics)
+    });
+    assert_eq!(sample(&metrics, max, 0), Some(0.0), "{metrics}");
+    for index in 0..2 {
+        let used = sample(&metrics, "shardis_node_used_memory_bytes", index);
+        assert!(used.is_some_and(|used| used > 0.0), "{metrics}");
+    }
+    let status: serde_json::Value = serde_json::from_str(&http::get(port, "/status").body).expect("JSON");
+    assert_eq!(status["nodes"][1]["maxmemory_bytes"], limit);
+    assert!(status["nodes"][0]["used_memory_bytes"].as_u64().is_some_and(|used| used > 0), "{status}");
+}
+
+#[test]
 fn a_dead_node_is_seen_in_metrics_health_state_and_events() {
     let mut world = World::with_flags(2, &[ADMIN, "--ready-shards=all"]);
     let port = http::admin_port(&world.proxy);

@@ -7,7 +7,7 @@ mod text;
 
 use crate::facts::Facts;
 use crate::statsd;
-use proxy::{Counters, Discovered, NodeReport, NodeState};
+use proxy::{Counters, Discovered, NodeMemory, NodeReport, NodeState};
 pub(crate) use text::Format;
 use text::{Kind, Text, seconds};
 
@@ -66,6 +66,24 @@ macro_rules! by_node {
             write: |facts, text| {
                 let value: fn(&NodeReport) -> _ = $value;
                 facts.nodes.iter().for_each(|node| text.sample(&labels_of(node), value(node)));
+            },
+        }
+    };
+}
+
+/// A figure of each node's own memory, as far as known.
+macro_rules! node_memory {
+    ($name:literal, $help:literal, $value:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::Gauge,
+            labels: "shard, node, role",
+            help: $help,
+            write: |facts, text| {
+                let value: fn(&NodeMemory) -> u64 = $value;
+                for node in &facts.nodes {
+                    node.memory.iter().for_each(|memory| text.sample(&labels_of(node), value(memory)));
+                }
             },
         }
     };
@@ -378,6 +396,16 @@ const METRICS: &[Metric] = &[
         Counter,
         "Writes to the node. Requests by writes is how well batching works.",
         |node| node.counts.writes
+    ),
+    node_memory!(
+        "shardis_node_used_memory_bytes",
+        "used_memory of the node by INFO, which the first worker asks for every 10 s. Absent if the node does not tell, or is down.",
+        |memory| memory.used_bytes
+    ),
+    node_memory!(
+        "shardis_node_maxmemory_bytes",
+        "maxmemory of the node by INFO; 0 without a limit. Absent as used_memory is.",
+        |memory| memory.max_bytes
     ),
     Metric {
         name: "shardis_node_replication_lag_bytes",

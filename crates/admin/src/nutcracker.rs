@@ -145,6 +145,7 @@ mod tests {
             queued_bytes: 40,
             lag_bytes: None,
             starts_slowly: false,
+            memory: None,
             counts: NodeCounts { connects: 5, failures: 1, ..NodeCounts::default() },
         }
     }

@@ -67,6 +67,10 @@ struct Node<'a> {
     connections: usize,
     in_flight: usize,
     queued_bytes: usize,
+    /// Its own memory; null if unknown.
+    used_memory_bytes: Option<u64>,
+    /// 0 without a limit.
+    maxmemory_bytes: Option<u64>,
     bytes_in: u64,
     bytes_out: u64,
     errors: u64,
@@ -232,6 +236,8 @@ impl<'a> Node<'a> {
             connections: node.links,
             in_flight: node.in_flight,
             queued_bytes: node.queued_bytes,
+            used_memory_bytes: node.memory.map(|memory| memory.used_bytes),
+            maxmemory_bytes: node.memory.map(|memory| memory.max_bytes),
             bytes_in: node.counts.bytes_in,
             bytes_out: node.counts.bytes_out,
             errors: node.counts.errors,

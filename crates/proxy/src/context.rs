@@ -10,6 +10,7 @@ use crate::hot::HotWatch;
 use crate::latency::Time;
 use crate::limits::{Limits, Settings};
 use crate::link::inspected::Inspection;
+use crate::link::node_memory::Memories;
 use crate::link::pins::Pins;
 use crate::link::profile::{Profiles, Who};
 use crate::link::{LinkIx, ProfileId};
@@ -64,10 +65,11 @@ pub(crate) struct Context {
     pub outside: Outside,
 }
 
-/// Inspection of nodes, and ejection of nodes that fail.
-#[derive(Debug)]
+/// Inspection and memory of nodes, and ejection of nodes that fail.
+#[derive(Debug, Default)]
 pub(crate) struct NodeHealth {
     pub inspection: Inspection,
+    pub memories: Memories,
     /// Nodes that are left out because they fail; `None` without ejection.
     pub ejection: Option<Box<Ejection>>,
 }
@@ -189,7 +191,7 @@ impl Context {
             stats: Stats { sampling: Sampling::new(settings.seed), ..Stats::default() },
             slow: SlowWatch::new(settings.slowlog),
             hot: HotWatch::new(settings.seed),
-            node_health: NodeHealth { inspection: Inspection::default(), ejection: ejection.map(Box::new) },
+            node_health: NodeHealth { ejection: ejection.map(Box::new), ..NodeHealth::default() },
             retry_queue: RetryQueue::default(),
             inquiries: Inquiries::default(),
             effects: VecDeque::new(),
@@ -274,6 +276,7 @@ impl Context {
                 | Owner::Task(TaskKind::Mark)
                 | Owner::Task(TaskKind::Poll)
                 | Owner::Task(TaskKind::Role)
+                | Owner::Task(TaskKind::Memory)
                 | Owner::Queued
                 | Owner::Nobody
         );

@@ -90,6 +90,8 @@ pub(crate) enum TaskKind {
     Mark,
     /// The reply holds the role of the node: see `inspection.rs`. `place` is the node, `part` its shard.
     Role,
+    /// The reply holds the memory of the node `place`: see `node_memory.rs`.
+    Memory,
     /// The reply holds the node's replication offset: see [`crate::reading::Readers::absorb_poll`].
     Poll,
 }

@@ -85,6 +85,7 @@ pub use event::{Action, Arrival, CloseReason, Event, Notice};
 pub use hot::report::{HotBoard, HotKey, HotKind};
 pub use latency::Latency;
 pub use limits::{Access, Authority, CrossShard, Limits, Process, Settings, Slowlog, Transactions};
+pub use link::node_memory::NodeMemory;
 pub use local::gathered::Mail;
 pub use local::info::info_reference;
 pub use local::operator::explain::{Explanation, KEYS_SHOWN_MAX, Rules, Target, explain};

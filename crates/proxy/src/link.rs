@@ -2,6 +2,7 @@
 
 pub(crate) mod inspected;
 pub(crate) mod inspection;
+pub(crate) mod node_memory;
 pub(crate) mod pinned;
 pub(crate) mod pins;
 pub(crate) mod profile;

@@ -3,6 +3,7 @@
 use crate::context::Context;
 use crate::features::Link;
 use crate::latency::{Latency, Time};
+use crate::link::node_memory::NodeMemory;
 use crate::link::{State, Use};
 use crate::reading::Readers;
 use crate::sampling::whole::WholeTimes;
@@ -149,6 +150,8 @@ pub struct NodeReport {
     pub lag_bytes: Option<u64>,
     /// Whether a worker gives the node only a part of its requests, since it was lost and is back.
     pub starts_slowly: bool,
+    /// Its own memory, by its last answer; `None` if unknown.
+    pub memory: Option<NodeMemory>,
     /// Sums since the process began.
     pub counts: NodeCounts,
 }
@@ -168,6 +171,7 @@ impl NodeReport {
             queued_bytes: 0,
             lag_bytes: None,
             starts_slowly: false,
+            memory: None,
             counts,
         })
     }
@@ -196,6 +200,7 @@ impl NodeReport {
         self.queued_bytes += other.queued_bytes;
         self.lag_bytes = self.lag_bytes.max(other.lag_bytes);
         self.starts_slowly |= other.starts_slowly;
+        self.memory = self.memory.or(other.memory);
         self.counts.add(&other.counts);
     }
 }
@@ -228,6 +233,10 @@ pub(crate) fn report(cx: &mut Context, readers: &Readers) -> NodeReports {
         if let Some(Some(node)) = nodes.get_mut(link.node.0 as usize) {
             node.note_link(link);
         }
+    }
+    for (id, node) in (0..).map(NodeId).zip(&mut nodes) {
+        let up = node.iter_mut().filter(|node| node.state == Some(NodeState::Up));
+        up.for_each(|node| node.memory = cx.node_health.memories.of(id, cx.engine.now));
     }
     for (id, seen) in readers.seen(cx.limits.slow_start, cx.engine.now) {
         if let Some(Some(node)) = nodes.get_mut(id.0 as usize) {

@@ -16,6 +16,7 @@ use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
 use crate::held;
 use crate::limits::{Limits, Settings};
 use crate::link::kept::Kept;
+use crate::link::node_memory::ask_for_memory;
 use crate::link::{Due, LinkIx, State, Use, inspection, suspect};
 use crate::local::inquiry;
 use crate::login::{self, admission, passing};
@@ -579,6 +580,7 @@ impl Proxy {
         }
         self.core.forget_profiles();
         inspection::inspect_nodes(&mut self.core.cx);
+        ask_for_memory(&mut self.core.cx);
         self.relieve_memory();
         self.rates.measure(&mut self.core.cx.stats.counters, self.core.cx.engine.now);
         self.core.invalidations.count_prefixes(&mut self.core.cx, &mut self.peers);

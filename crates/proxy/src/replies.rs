@@ -16,6 +16,7 @@ use crate::held::{acknowledged, fan};
 use crate::hot;
 use crate::limits::SCRATCH_BYTES_KEPT;
 use crate::link::inspection::is_inspected;
+use crate::link::node_memory::absorb_memory;
 use crate::link::retire::is_abandoned;
 use crate::link::{LinkIx, Reported, Unfinished, Use, retire};
 use crate::login::passing;
@@ -600,6 +601,7 @@ impl Proxy {
             }
             Owner::Task(TaskKind::Poll) => self.core.readers.absorb_poll(&mut self.core.cx, ticket, &outcome),
             Owner::Task(TaskKind::Role) => self.core.cx.absorb_role(&ticket, &outcome),
+            Owner::Task(TaskKind::Memory) => absorb_memory(&mut self.core.cx, &ticket, &outcome),
             Owner::Task(TaskKind::Inquiry) => self.absorb_report(ticket.conn, ShardId(ticket.part), &outcome),
             Owner::Task(TaskKind::Emulation) => self.core.emulations.absorb_answer(
                 &mut self.core.cx,

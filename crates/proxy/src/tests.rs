@@ -23,6 +23,7 @@ mod lists;
 mod logins;
 mod many_nodes;
 mod namespaces;
+mod node_memory;
 mod operator;
 mod own_answers;
 mod passing;

@@ -1,7 +1,7 @@
 //! One node, command, key, slow request, client, event or cause alone: all that is known of it.
 
 use crate::figures::{Cause, Command, Node};
-use crate::format::{NONE, bytes, clock, number, percent, rate, time};
+use crate::format::{NONE, bytes, clock, memory, number, percent, rate, time};
 use crate::sample::{Client, Event, HotKey, Slow};
 use crate::state::State;
 use crate::table::{self, Tone};
@@ -67,6 +67,8 @@ fn node(node: &Node, events: &[&Event]) -> Vec<Field> {
         field("connections", number(node.connections as f64)),
         field("in flight", number(node.in_flight as f64)),
         field("queued", bytes(node.queued_bytes as f64)),
+        field("memory", memory(node.used_memory_bytes)),
+        field("maxmemory", memory(node.maxmemory_bytes)),
         field("bytes/s", node.bytes_per_s.map_or_else(|| NONE.to_owned(), bytes)),
     ];
     if !events.is_empty() {

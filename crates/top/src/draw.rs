@@ -272,7 +272,7 @@ mod tests {
     fn the_view_of_one_node_has_its_events() {
         let mut state = state();
         state.handle_key(KeyCode::Enter.into());
-        let text = screen(&state, 80, 24).join("\n");
+        let text = screen(&state, 80, 26).join("\n");
         assert!(
             text.contains("address      127.0.0.1:7001") && text.contains("01:01:01     node down"),
             "{text}"

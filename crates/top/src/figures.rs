@@ -79,6 +79,10 @@ pub(crate) struct Node {
     pub connections: u64,
     pub in_flight: u64,
     pub queued_bytes: u64,
+    /// Its own memory, if known.
+    pub used_memory_bytes: Option<u64>,
+    /// 0 without a limit.
+    pub maxmemory_bytes: Option<u64>,
     pub bytes_per_s: Option<f64>,
 }
 
@@ -223,6 +227,8 @@ impl<'a> Change<'a> {
             connections: node.connections,
             in_flight: node.in_flight,
             queued_bytes: node.queued_bytes,
+            used_memory_bytes: node.used_memory_bytes,
+            maxmemory_bytes: node.maxmemory_bytes,
             bytes_per_s: self.rate(bytes(node), was.map(bytes)),
         }
     }

@@ -25,6 +25,11 @@ pub(crate) fn bytes(value: f64) -> String {
     format!("{number}{blank}B")
 }
 
+/// A node's own memory, if it is known.
+pub(crate) fn memory(value: Option<u64>) -> String {
+    value.map_or_else(|| NONE.to_owned(), |value| bytes(value as f64))
+}
+
 /// A time of `us` microseconds.
 pub(crate) fn time(us: Option<f64>) -> String {
     match us {

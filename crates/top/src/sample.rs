@@ -101,6 +101,8 @@ pub(crate) struct Node {
     pub connections: u64,
     pub in_flight: u64,
     pub queued_bytes: u64,
+    pub used_memory_bytes: Option<u64>,
+    pub maxmemory_bytes: Option<u64>,
     pub bytes_in: u64,
     pub bytes_out: u64,
     pub errors: u64,

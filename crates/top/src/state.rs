@@ -343,7 +343,7 @@ mod tests {
     fn columns_sort_round_and_round() {
         let mut state = state();
         press(&mut state, "<");
-        assert_eq!(state.order(), Order { column: 13, is_descending: false });
+        assert_eq!(state.order(), Order { column: 14, is_descending: false });
         press(&mut state, "ssss");
         assert_eq!(state.order(), Order { column: 3, is_descending: true });
         press(&mut state, "r");

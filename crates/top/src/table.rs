@@ -1,7 +1,7 @@
 //! Tables: rows whose cells have a text and a value to sort by.
 
 use crate::figures::{self, Figures};
-use crate::format::{NONE, bytes, clock, number, percent, rate, time};
+use crate::format::{NONE, bytes, clock, memory, number, percent, rate, time};
 use crate::sample::{Client, Event, Hot, HotKey, Lists, Slow};
 use crate::view::View;
 use std::cmp::Ordering;
@@ -172,6 +172,7 @@ fn nodes(nodes: &[figures::Node]) -> Table {
         "in flight",
         "queued",
         "bytes/s",
+        "memory",
         "<shard",
     ];
     let row = |node: &figures::Node| Row {
@@ -191,6 +192,7 @@ fn nodes(nodes: &[figures::Node]) -> Table {
             Cell::count(node.in_flight),
             Cell::bytes(node.queued_bytes),
             Cell::figure(node.bytes_per_s.map_or_else(|| rate(None), bytes), node.bytes_per_s),
+            Cell::figure(memory(node.used_memory_bytes), node.used_memory_bytes.map(|used| used as f64)),
             Cell::text(if node.shard == node.address { "" } else { node.shard.as_str() }),
         ],
     };

@@ -76,6 +76,7 @@ impl Context {
             return;
         }
         self.node_health.inspection.ended.remove(&id);
+        self.node_health.memories.note_inspected(id, reply);
         if stands_for_node {
             self.node_health.inspection.note_behind(id, reply);
         }

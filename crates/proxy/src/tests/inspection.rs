@@ -15,8 +15,9 @@ const PRIMARY: &str = "role:master|";
 const REPLICA: &str = "role:slave|master_host:10.0.0.7|master_port:6379|slave_read_only:1|";
 
 fn rig() -> Rig {
-    let settings = Settings { inspects_nodes: true, ..Settings::default() };
-    Rig::over("127.0.0.1:7000", Limits::default(), settings, &Arc::new(Board::new(1)))
+    // The first worker asks for the node's memory, too: see `node_memory.rs`.
+    let settings = Settings { inspects_nodes: true, worker: 1, workers: 2, ..Settings::default() };
+    Rig::over("127.0.0.1:7000", Limits::default(), settings, &Arc::new(Board::new(2)))
 }
 
 /// `text` as a reply to INFO.
