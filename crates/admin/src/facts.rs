@@ -1,6 +1,8 @@
 //! The process as the admin listener sees it.
 
-use proxy::{Board, Counters, Discovered, NodeReport, NodeReports, Page, Tally, Usage};
+use proxy::{
+    Board, Counters, Discovered, NodeReport, NodeReports, Page, ReloadOrder, ReloadOutcome, Tally, Usage,
+};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -33,6 +35,25 @@ pub trait Subject: Send + Sync {
     fn log_level(&self) -> String;
     /// Changes the level of the log. False if there is no such level.
     fn set_log_level(&self, level: &str) -> bool;
+    /// Has the control thread carry out an order about the configuration. Waits for the outcome, up to a limit.
+    fn reload(&self, order: ReloadOrder) -> ReloadOutcome;
+    /// The last configurations, the newest first.
+    fn configurations(&self) -> Vec<Configuration>;
+}
+
+/// One of the configurations that the process has followed.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Configuration {
+    /// A number of its own; later ones have larger ones.
+    pub number: u64,
+    /// Seconds from 1970 to the reload that read it, or to the start.
+    pub time_s: f64,
+    /// The keys that it changed; empty for that of the start.
+    pub changes: Vec<String>,
+    /// The number of the configuration that held before.
+    pub before: Option<u64>,
+    /// Whether it holds now.
+    pub is_present: bool,
 }
 
 /// The load of one worker.
@@ -66,7 +87,7 @@ pub struct Setting {
     pub name: String,
     /// Its value as text.
     pub value: String,
-    /// Its source: `default`, `file` or `command line`.
+    /// Its source: `default`, `file`, `command line`, or `kept` if the file says otherwise.
     pub source: &'static str,
 }
 

@@ -36,7 +36,7 @@ mod statsd;
 mod status;
 mod tls;
 
-pub use facts::{Descriptors, Event, Facts, Setting, Subject, WorkerFacts};
+pub use facts::{Configuration, Descriptors, Event, Facts, Setting, Subject, WorkerFacts};
 pub use guard::{Guard, read_token};
 pub use metrics::metrics_reference;
 pub use nutcracker::{NutcrackerStats, ShownPool};

@@ -9,6 +9,7 @@ use crate::mirrored::MirrorAnswer;
 use crate::readiness::ReadyShards;
 use crate::slow;
 use crate::status::{Status, TopologyAnswer};
+use proxy::{ReloadOrder, ReloadOutcome};
 use serde::Serialize;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::SystemTime;
@@ -23,6 +24,8 @@ pub(crate) struct Asked<'a> {
     pub host: Option<&'a str>,
     pub authorization: Option<&'a [u8]>,
     pub accept: Option<&'a str>,
+    /// The page that asks, if a browser says so.
+    pub origin: Option<&'a str>,
     pub body: &'a [u8],
 }
 
@@ -48,7 +51,7 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 14] = [
+const PATHS: [(&str, &str, &str); 16] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),
@@ -62,6 +65,12 @@ const PATHS: [(&str, &str, &str); 14] = [
     ("/topology", "GET", "shards, nodes and who owns what, JSON"),
     ("/clients", "GET", "a line for each client, as CLIENT LIST"),
     ("/config", "GET", "effective settings and their sources, JSON"),
+    (
+        RELOAD,
+        "GET, POST",
+        "GET tells what the file would change; POST follows it, or the Nth configuration: ?to=N",
+    ),
+    ("/configurations", "GET", "the last ten configurations, JSON"),
     ("/slow", "GET", "slow requests with the time in each stage, JSON; as /events"),
     ("/hot", "GET", "hot keys, big keys and hot slots, JSON"),
     (
@@ -72,6 +81,9 @@ const PATHS: [(&str, &str, &str); 14] = [
     ("/mirror", "GET", "counts of the mirror and the last differences, JSON; null without one"),
     ("/log-level", "GET, PUT", "error, warn, info or debug"),
 ];
+
+/// The path of orders about the configuration.
+const RELOAD: &str = "/reload";
 
 /// Answers for one process.
 pub(crate) struct Routes {
@@ -115,6 +127,10 @@ impl Routes {
         if !is_head && !methods.split(", ").any(|method| method == asked.method) {
             return Answer::text(405, format!("{} takes {methods}\n", asked.path));
         }
+        let is_reading = is_head || asked.method == "GET";
+        if !is_reading && asked.is_of_other_page() {
+            return Answer::text(403, "a page from elsewhere may change nothing\n");
+        }
         self.answer_path(asked)
     }
 
@@ -143,8 +159,29 @@ impl Routes {
             "/hot" => Answer::json(&HotAnswer::of(&subject.board().hot)),
             "/slow" => Answer::json(&slow::last(&subject.board().slow, Wanted::of(asked.query))),
             "/events" => Answer::json(&Wanted::of(asked.query).last(subject.events(), |event| event.id)),
+            RELOAD => self.answer_reload(asked),
+            "/configurations" => Answer::json(&subject.configurations()),
             "/mirror" => Answer::json(&subject.mirror().map(MirrorAnswer::of)),
             _ => self.answer_log_level(asked),
+        }
+    }
+
+    fn answer_reload(&self, asked: Asked<'_>) -> Answer {
+        let order = match asked.method {
+            "POST" => match order_of(asked.query) {
+                Some(order) => order,
+                None => return Answer::text(400, "write /reload, /reload?to=N or /reload?to=back\n"),
+            },
+            _ => ReloadOrder::Plan,
+        };
+        let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+        match self.subject.reload(order) {
+            ReloadOutcome::Done(lines) => Answer::text(200, text(&lines)),
+            ReloadOutcome::Refused(reasons) => Answer::text(409, text(&reasons)),
+            ReloadOutcome::Faulty(faults) => Answer::text(400, text(&faults)),
+            ReloadOutcome::Late => {
+                Answer::text(503, "the control thread did not answer in time; the outcome is unknown\n")
+            }
         }
     }
 
@@ -156,6 +193,32 @@ impl Routes {
             }
         }
         Answer::text(200, format!("{}\n", self.subject.log_level()))
+    }
+}
+
+impl Asked<'_> {
+    /// Whether the answer may take longer than others: it comes from other threads.
+    pub(crate) fn may_take_long(&self) -> bool {
+        self.path == RELOAD
+    }
+
+    /// Whether a page of another host makes a browser ask. A browser names that page with every request that may change
+    /// something.
+    fn is_of_other_page(&self) -> bool {
+        let is_own = |origin: &str| {
+            let host = origin.split_once("://").map(|(_, host)| host);
+            host.is_some() && host == self.host
+        };
+        self.origin.is_some_and(|origin| !is_own(origin))
+    }
+}
+
+/// The order in a query; `None` if it has other words.
+fn order_of(query: &str) -> Option<ReloadOrder> {
+    match query.strip_prefix("to=") {
+        Some("back") => Some(ReloadOrder::Back(None)),
+        Some(number) => Some(ReloadOrder::Back(Some(number.parse().ok()?))),
+        None => query.is_empty().then_some(ReloadOrder::Follow),
     }
 }
 
@@ -204,7 +267,8 @@ fn now_s() -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{PATHS, Wanted};
+    use super::{Asked, PATHS, Wanted, order_of};
+    use proxy::ReloadOrder;
 
     #[test]
     fn a_question_may_ask_for_few_entries() {
@@ -215,6 +279,32 @@ mod tests {
         assert_eq!(ids("limit=0"), Vec::<u64>::new());
         assert_eq!(ids("limit=x&since=-1"), (1..=9).collect::<Vec<u64>>());
         assert_eq!(Wanted::of("limit=99999999999").limit, 1000);
+    }
+
+    #[test]
+    fn order_is_in_the_query() {
+        assert_eq!(order_of(""), Some(ReloadOrder::Follow));
+        assert_eq!(order_of("to=7"), Some(ReloadOrder::Back(Some(7))));
+        assert_eq!(order_of("to=back"), Some(ReloadOrder::Back(None)));
+        for wrong in ["to=", "to=-1", "to=x", "from=1", "to=1&to=2", "back"] {
+            assert_eq!(order_of(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn only_the_own_page_is_no_other_page() {
+        let is_of_other = |origin, host| {
+            let (query, body, path) = ("", &[][..], "/reload");
+            let asked =
+                Asked { method: "POST", path, query, host, authorization: None, accept: None, origin, body };
+            asked.is_of_other_page()
+        };
+        assert!(!is_of_other(None, Some("localhost:9121")));
+        assert!(!is_of_other(Some("http://localhost:9121"), Some("localhost:9121")));
+        for origin in ["http://example.org", "null", "http://localhost:9122", "https://localhost"] {
+            assert!(is_of_other(Some(origin), Some("localhost:9121")), "{origin}");
+        }
+        assert!(is_of_other(Some("null"), None));
     }
 
     #[test]

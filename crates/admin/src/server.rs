@@ -9,7 +9,8 @@ use crate::routes::{Answer, Asked, Routes};
 use crate::tls::Tls;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName};
+use hyper::header::{ACCEPT, AUTHORIZATION, CACHE_CONTROL, CONTENT_TYPE, HOST, HeaderName, ORIGIN};
+use hyper::http::request::Parts;
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper::{Request, Response};
@@ -230,17 +231,28 @@ async fn respond(
             return Ok(written(Answer { status: 413, content_type: "text/plain", body: String::new() }));
         }
     };
+    if !asked(&head, &body).may_take_long() {
+        return Ok(written(routes.answer(asked(&head, &body))));
+    }
+    // Others are answered meanwhile.
+    let answer = tokio::task::spawn_blocking(move || routes.answer(asked(&head, &body)));
+    let failed = |_| Answer { status: 500, content_type: "text/plain", body: String::new() };
+    Ok(written(answer.await.unwrap_or_else(failed)))
+}
+
+/// The parts of a request that matter.
+fn asked<'a>(head: &'a Parts, body: &'a [u8]) -> Asked<'a> {
     let text = |name: HeaderName| head.headers.get(name).and_then(|value| value.to_str().ok());
-    let asked = Asked {
+    Asked {
         method: head.method.as_str(),
         path: head.uri.path(),
         query: head.uri.query().unwrap_or_default(),
         host: text(HOST).or(head.uri.host()),
         authorization: head.headers.get(AUTHORIZATION).map(|value| value.as_bytes()),
         accept: text(ACCEPT),
-        body: &body,
-    };
-    Ok(written(routes.answer(asked)))
+        origin: text(ORIGIN),
+        body,
+    }
 }
 
 fn written(answer: Answer) -> Response<Full<Bytes>> {

@@ -370,6 +370,8 @@ pub enum ProxyQuestion {
     BigKeys,
     /// `PROXY HOTSLOTS [count]`: the slots of most requests.
     HotSlots,
+    /// `PROXY RELOAD`, `PROXY RELOAD PLAN`, `PROXY RELOAD BACK [number]`: the configuration of the process.
+    Reload,
 }
 
 /// Questions of ACL.

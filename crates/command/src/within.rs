@@ -4,7 +4,7 @@
 //! piece. A command for the others is refused when it is queued, so that nothing of the transaction runs. Local replies
 //! of the proxy are spliced into those of the node.
 
-use crate::carry::{AclQuestion, Admin, Carry, ClientTask, Local, Refusal, Transaction};
+use crate::carry::{AclQuestion, Admin, Carry, ClientTask, Local, ProxyQuestion, Refusal, Transaction};
 use crate::command::Command;
 use crate::sets::Flags;
 
@@ -70,7 +70,15 @@ impl Local {
             | Local::Role
             | Local::Cluster(_)
             | Local::PubSub(_)
-            | Local::Proxy(_)
+            | Local::Proxy(
+                ProxyQuestion::Explain
+                | ProxyQuestion::Info
+                | ProxyQuestion::Topology
+                | ProxyQuestion::Slowlog
+                | ProxyQuestion::HotKeys
+                | ProxyQuestion::BigKeys
+                | ProxyQuestion::HotSlots,
+            )
             | Local::Help
             | Local::ReplicaReads(_)
             | Local::Accepted => return Within::Here,
@@ -100,6 +108,7 @@ impl Local {
             Local::Acl(
                 AclQuestion::DelUser | AclQuestion::Load | AclQuestion::Save | AclQuestion::SetUser,
             )
+            | Local::Proxy(ProxyQuestion::Reload)
             | Local::ResetStatistics
             | Local::Client(
                 ClientTask::Kill | ClientTask::Pause | ClientTask::Unblock | ClientTask::Unpause,

@@ -260,6 +260,8 @@ pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back"
 /// Redis's text for a client that another client unblocks.
 pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 pub(crate) const PROXY_SLOWLOG: &str = "ERR write PROXY SLOWLOG GET [count], LEN or RESET";
+pub(crate) const PROXY_RELOAD: &str =
+    "ERR write PROXY RELOAD, PROXY RELOAD PLAN or PROXY RELOAD BACK [number]";
 pub(crate) const PROXY_COUNT: &str = "ERR write at most one number: that of the entries";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";
@@ -314,6 +316,7 @@ pub(crate) const NO_ACL_FILE: &str = "ERR This Redis instance is not configured 
      file set) in order to store users in the Redis configuration.";
 pub(crate) const USERS_LATE_LOADED: &str = "ERR the ACL file was not read in time, outcome unknown";
 pub(crate) const USERS_LATE_SAVED: &str = "ERR the ACL file was not written in time, outcome unknown";
+pub(crate) const RELOAD_LATE: &str = "ERR no answer about the configuration in time, outcome unknown";
 pub(crate) const USERS_NOT_SAVED: &str = "ERR There was an error trying to save the ACLs. Please check the server logs for \
      more information";
 pub(crate) const PRIMARY_LOST: &str = "ERR a primary, or the connection to it, was lost since this client's last WAIT: \

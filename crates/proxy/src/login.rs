@@ -31,7 +31,7 @@ use command::Command;
 use resp::{Request, encode};
 use users::{DEFAULT, Denial, Denied, Reason};
 
-/// Sends ACL LOAD or SAVE to the control thread, since this crate must not read files.
+/// Sends a client's request to the control thread, since this crate must not read files.
 pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
     let deadline = cx.engine.now + cx.engine.limits.request_timeout;
     let inquiry = inquiry::inquire(cx, session, Gathered::ControlJob(task), cx.settings.workers, deadline);

@@ -287,7 +287,9 @@ impl Gathered {
             Gathered::Redirect { .. } => {}
             Gathered::ControlJob(Task::LoadUsers) => errors::write(out, errors::USERS_LATE_LOADED),
             Gathered::ControlJob(Task::SaveUsers) => errors::write(out, errors::USERS_LATE_SAVED),
+            Gathered::ControlJob(Task::Reload(_)) => errors::write(out, errors::RELOAD_LATE),
             Gathered::Refused(text) => errors::write(out, &text),
+            Gathered::Written(reply) => out.extend_from_slice(&reply),
             Gathered::Killed { count, by_address: false } => encode::integer(out, count as i64),
             Gathered::Unblocked { .. } => encode::integer(out, 0),
             Gathered::LetGo => encode::integer(out, 1),

@@ -4,7 +4,10 @@
 
 use crate::limits::{Access, CrossShard, Limits, Slowlog};
 use crate::link::{State, Use};
+use crate::local::gathered::Gathered;
+use crate::local::inquiry;
 use crate::login;
+use crate::login::job::{ControlJob, ReloadOrder, ReloadOutcome};
 use crate::peers::Peer;
 use crate::proxy::Proxy;
 use crate::slow::SlowWatch;
@@ -57,6 +60,22 @@ pub fn adopt_settings(proxy: &mut Proxy, reloaded: &Reloaded, now: Instant) {
     if before.policies != reloaded.access.policies {
         apply_policies(proxy);
     }
+    proxy.follow_up();
+}
+
+/// Ends an order of a client about the configuration.
+pub fn end_reload(
+    proxy: &mut Proxy,
+    job: ControlJob,
+    order: ReloadOrder,
+    outcome: &ReloadOutcome,
+    now: Instant,
+) {
+    proxy.core.begin(now);
+    let mut reply = Vec::new();
+    outcome.write(order, &mut reply);
+    inquiry::replace_gathered(&mut proxy.core.cx, job.inquiry, Gathered::Written(reply));
+    proxy.conclude(job.inquiry);
     proxy.follow_up();
 }
 

@@ -23,8 +23,7 @@ pub(crate) fn run(path: &Path, against: Option<&Path>) -> ExitCode {
     let mut text = format!("{}: the configuration is valid\n{}\n", path.display(), config::summary(&serving));
     let changes = before.map(|before| Changes::between(&before, &serving));
     if let (Some(changes), Some(against)) = (&changes, against) {
-        let shown = if changes.is_empty() { "nothing changes\n".to_owned() } else { changes.to_string() };
-        text.push_str(&format!("against {}:\n{shown}", against.display()));
+        text.push_str(&format!("against {}:\n{}\n", against.display(), changes.lines().join("\n")));
     }
     // A closed stdout is no reason to fail.
     let _ = write!(std::io::stdout(), "{text}");

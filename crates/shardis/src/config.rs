@@ -95,7 +95,7 @@ fn read(path: &Path, document: &Document, words: &[OsString], depth: Depth) -> R
 }
 
 /// Where in which file it was said.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Origin {
     path: PathBuf,
     /// The command line beside it.

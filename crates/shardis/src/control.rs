@@ -7,17 +7,19 @@
 //!
 //! The control thread does not know the services: those are `sharding.rs` (requests of Redis) and `tcp/passing.rs` (bytes).
 
+mod reload;
 mod upgrade;
 
 use crate::args::serving::Pool;
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
-use crate::log_sink::{self, say};
+use crate::log_sink::say;
 use crate::logging;
 use crate::nutcracker::{PidFile, StatsPort, StatsServer};
 use crate::passed::PassedSockets;
-use crate::reload::Changes;
+use crate::reload::desk::{Desk, Order};
+use crate::reload::kept::Kept;
 use crate::sharding::ShardingPlan;
 use crate::systemd::Systemd;
 use crate::tcp::PassingPlan;
@@ -26,16 +28,18 @@ use crate::upgrade::message::Inherited;
 use crate::upgrade::predecessor::{Arrived, Predecessor};
 use crate::upgrade::program::Program;
 use crate::upgrade::successor::Courier;
+use crate::wall_clock;
 use admin::Subject;
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
+use proxy::ReloadOrder;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM, SIGUSR1, SIGUSR2};
 use std::io::{self, ErrorKind, Read};
 use std::os::fd::OwnedFd;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
-use tracing::{error, info, warn};
+use tracing::{info, warn};
 use upgrade::Upgrade;
 
 const SIGNALS: Token = Token(0);
@@ -63,8 +67,8 @@ pub(crate) trait Plan {
     fn clients_max(&self) -> ClientsMax;
     /// Describes the service to the operator.
     fn describe(&self);
-    /// Starts its workers, for as many clients as are `granted`. When one ends, `waker` is woken.
-    fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>>;
+    /// Starts its workers, for as many clients as are `granted`. When one ends, the waker of `desk` is woken.
+    fn start(self: Box<Self>, granted: Granted, desk: &Desk) -> Result<Box<dyn Service>>;
 }
 
 /// A service for clients: its workers.
@@ -145,7 +149,7 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     stats.describe();
 
     for (plan, granted) in plans.into_iter().zip(granted) {
-        control.services.push(plan.start(granted, &control.waker)?);
+        control.services.push(plan.start(granted, &control.desk)?);
     }
     if let Some(predecessor) = predecessor {
         control.take_the_place_of(predecessor)?;
@@ -210,6 +214,11 @@ struct Control {
     poll: Poll,
     /// Woken by workers that end.
     waker: Arc<Waker>,
+    /// Where other threads give orders, and these.
+    desk: Desk,
+    orders: mpsc::Receiver<Order>,
+    /// The last configurations.
+    kept: Kept,
     doors: Vec<Door>,
     services: Vec<Box<dyn Service>>,
     systemd: Systemd,
@@ -241,10 +250,16 @@ impl Control {
         let unused = signal_pipe(&poll, &[SIGUSR1], UNUSED)?;
         let upgrades = signal_pipe(&poll, &[SIGUSR2], UPGRADES)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
+        let (desk, orders) = Desk::new(&waker);
+        let kept = Kept::new(&serving, wall_clock::unix_us() as f64 / 1e6);
+        desk.show(kept.shown());
         Ok(Control {
             serving,
             poll,
             waker,
+            desk,
+            orders,
+            kept,
             doors,
             services: Vec::new(),
             systemd,
@@ -272,8 +287,9 @@ impl Control {
             self.services.iter_mut().for_each(|service| service.turn());
             logging::report_suppressed(Instant::now(), false);
             if has_bytes(&mut self.hangups) {
-                self.reload();
+                self.carry_out(ReloadOrder::Follow);
             }
+            self.carry_out_orders();
             if has_bytes(&mut self.unused) {
                 info!(
                     signal = "SIGUSR1",
@@ -344,53 +360,6 @@ impl Control {
             self.paused_told_at = Some(now);
             warn!(%error, "accept failed");
         }
-    }
-
-    /// Reads the configuration again, and the files that it names. Either all of it takes effect, or nothing.
-    fn reload(&mut self) {
-        self.systemd.show_reloading();
-        log_sink::reopen();
-        match self.serving.read_again() {
-            None if self.reload_files() => {}
-            None => info!(reason = "no files to reload", hint = "SIGTERM ends shardis", "reload skipped"),
-            Some(Ok(serving)) => self.follow(serving),
-            Some(Err(faults)) => {
-                for reason in faults.lines() {
-                    error!(reason, hint = KEPT, "reload refused");
-                }
-            }
-        }
-        self.systemd.show_ready();
-    }
-
-    /// Follows the configuration `serving`, if no change needs a restart.
-    fn follow(&mut self, serving: Serving) {
-        let changes = Changes::between(&self.serving, &serving);
-        let obstacles = changes.obstacles();
-        for reason in &obstacles {
-            error!(reason, hint = KEPT, "reload refused");
-        }
-        if !obstacles.is_empty() {
-            return;
-        }
-        if serving.log.0 != self.serving.log.0 {
-            logging::set_level(serving.log.0.as_str());
-        }
-        self.serving = serving;
-        if !changes.is_empty() {
-            info!(changes = changes.keys(), "configuration reloaded");
-        }
-        if !self.reload_files() && changes.is_empty() {
-            info!(reason = "the file has no changes", hint = "SIGTERM ends shardis", "reload skipped");
-        }
-    }
-
-    /// Has each service follow its pool and read its files. Returns whether there are files.
-    fn reload_files(&mut self) -> bool {
-        let pools = self.serving.pools.iter().map(Some).chain(std::iter::repeat(None));
-        let services = self.services.iter_mut().zip(pools);
-        let has_files: Vec<bool> = services.map(|(service, pool)| service.reload(pool)).collect();
-        has_files.contains(&true)
     }
 
     /// Stops accepting and waits until all workers are done, the time is up, or another signal comes.

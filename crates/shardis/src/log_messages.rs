@@ -91,7 +91,7 @@ pub(crate) const MESSAGES: &[Message] = &[
     Message {
         name: "configuration reloaded",
         per: &["changes"],
-        meaning: "SIGHUP came, and the configuration file has other values for these keys. They hold from now on.",
+        meaning: "These keys of the configuration have other values from now on: by the file, or by a kept configuration of this `number`.",
         cure: "",
     },
     Message {
@@ -273,13 +273,13 @@ pub(crate) const MESSAGES: &[Message] = &[
     Message {
         name: "reload refused",
         per: &["reason"],
-        meaning: "SIGHUP came, and the configuration file has a fault, or a change that needs a restart. Nothing changed.",
-        cure: "Correct the file and send SIGHUP again, or restart shardis. `shardis check NEW --against=OLD` shows the changes first.",
+        meaning: "A reload was asked for, and the configuration file has a fault, or a change that needs a restart. Nothing changed.",
+        cure: "Correct the file and reload again, or restart shardis. `shardis check NEW --against=OLD` shows the changes first.",
     },
     Message {
         name: "reload skipped",
         per: &[],
-        meaning: "SIGHUP came, and there is no file to read again, or it has no changes.",
+        meaning: "A reload was asked for, and there is no file to read again, or nothing changes.",
         cure: "",
     },
     Message {

@@ -9,6 +9,9 @@
 //! A change is live if a worker can follow it between two requests. A list of nodes is live if each key stays in its shard: shards
 //! keep their names, order and weights, and get other nodes. Any other list of nodes would look for keys where they are not.
 
+pub(crate) mod desk;
+pub(crate) mod kept;
+
 use crate::args::Serving;
 use crate::args::serving::Pool;
 use crate::tcp::TcpArgs;
@@ -127,8 +130,32 @@ impl Changes {
     }
 
     /// The names of the changed flags.
+    pub(crate) fn names(&self) -> Vec<String> {
+        self.all.iter().map(Change::name).collect()
+    }
+
+    /// The same in one line.
     pub(crate) fn keys(&self) -> String {
-        self.all.iter().map(Change::name).collect::<Vec<_>>().join(",")
+        self.names().join(",")
+    }
+
+    /// A line for each change. If there are none, one that says so.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        match self.is_empty() {
+            true => vec!["nothing changes".to_owned()],
+            false => self.to_string().lines().map(str::to_owned).collect(),
+        }
+    }
+
+    /// Has the changed settings of `serving` say that the file has other values.
+    pub(crate) fn mark(&self, serving: &mut Serving) {
+        for pool in &mut serving.pools {
+            let is_changed =
+                |key: &str| self.all.iter().any(|change| change.key == key && change.pool == pool.name);
+            for setting in pool.settings.iter_mut().filter(|setting| is_changed(&setting.name)) {
+                setting.source = "kept";
+            }
+        }
     }
 
     fn restart(&mut self, key: &str, before: &str, after: &str, why: &str) {

@@ -18,6 +18,7 @@ use crate::merged_log::MergedLog;
 use crate::passed::{ListeningSocket, PassedSockets};
 use crate::refused::Refused;
 use crate::reload;
+use crate::reload::desk::Desk;
 use crate::resolver;
 use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
@@ -31,7 +32,6 @@ use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_M
 use admin::{Guard, ReadyShards, Setting, Statsd, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
-use mio::Waker;
 use mirror::Tap;
 use proxy::{
     Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage,
@@ -358,7 +358,7 @@ impl Plan for ShardingPlan {
         }
     }
 
-    fn start(mut self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+    fn start(mut self: Box<Self>, granted: Granted, desk: &Desk) -> Result<Box<dyn Service>> {
         let Granted { clients_max, kept_from } = granted;
         let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
@@ -408,7 +408,7 @@ impl Plan for ShardingPlan {
         mailboxes.get_or_init(|| workers.iter().map(|(_, mailbox, _)| mailbox.clone()).collect());
         let mut team = Team::new();
         for (worker, mailbox, signs) in workers {
-            team.start(mailbox, signs, waker, move || worker.run())?;
+            team.start(mailbox, signs, desk.waker(), move || worker.run())?;
         }
         discovery.map(DiscoveryThread::start).transpose()?;
         let is_draining = Arc::new(AtomicBool::new(false));
@@ -421,6 +421,7 @@ impl Plan for ShardingPlan {
             started_us: self.epoch_us,
             is_draining: Arc::clone(&is_draining),
             mirror,
+            desk: desk.clone(),
         });
         let reports = Reports::of(&mut self, served)?;
         let header = self.args.service.proxy_protocol;
@@ -755,7 +756,7 @@ impl Sharding {
         }
     }
 
-    /// Reads and writes the file of the users for workers whose clients ask for it.
+    /// Does what clients of workers ask of the control thread: with the file of the users, or the configuration.
     fn run_jobs(&mut self) {
         while let Ok((worker, job)) = self.jobs.try_recv() {
             let message = match job.task {
@@ -768,6 +769,14 @@ impl Sharding {
                     Message::Loaded(job, outcome)
                 }
                 Task::SaveUsers => Message::Saved(job, self.save_users()),
+                Task::Reload(order) => {
+                    let mailbox = self.team.mailbox(worker).clone();
+                    self.reports.served.desk.give(order, move |outcome| {
+                        // A worker that has stopped takes no messages.
+                        let _ = mailbox.send(Message::Reloaded(job, order, outcome));
+                    });
+                    continue;
+                }
             };
             // A worker that has stopped takes no messages.
             let _ = self.team.mailbox(worker).send(message);

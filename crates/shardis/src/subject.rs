@@ -1,11 +1,12 @@
 //! The process as the admin listener sees it.
 
 use crate::args::VERSION;
+use crate::reload::desk::Desk;
 use crate::team::Signs;
 use crate::worker::{Mailbox, Message};
 use crate::{descriptors, events, logging};
-use admin::{Descriptors, Event, Setting, Subject, WorkerFacts};
-use proxy::Board;
+use admin::{Configuration, Descriptors, Event, Setting, Subject, WorkerFacts};
+use proxy::{Board, ReloadOrder, ReloadOutcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
 use std::time::{Duration, Instant};
@@ -24,6 +25,8 @@ pub(crate) struct Served {
     pub is_draining: Arc<AtomicBool>,
     /// The state of the mirror, if there is one.
     pub mirror: Option<Arc<mirror::Status>>,
+    /// The way to the control thread.
+    pub desk: Desk,
 }
 
 impl Subject for Served {
@@ -91,5 +94,13 @@ impl Subject for Served {
 
     fn set_log_level(&self, level: &str) -> bool {
         logging::set_level(level)
+    }
+
+    fn reload(&self, order: ReloadOrder) -> ReloadOutcome {
+        self.desk.ask(order)
+    }
+
+    fn configurations(&self) -> Vec<Configuration> {
+        self.desk.configurations()
     }
 }

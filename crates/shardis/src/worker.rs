@@ -13,7 +13,10 @@ use crate::upgrade::predecessor::Arrived;
 use crate::upgrade::successor::{Courier, Outcome, Returned};
 use driver::{Driver, Entry, PendingClient, SHARE_BYTES, Stream, Target, Verdict, canonical};
 use mirror::Tap;
-use proxy::{Action, Arrival, ClientState, ControlJob, Event, Mail, NotTaken, Notice, Proxy, Reloaded};
+use proxy::{
+    Action, Arrival, ClientState, ControlJob, Event, Mail, NotTaken, Notice, Proxy, ReloadOrder,
+    ReloadOutcome, Reloaded,
+};
 use rustix::io::Errno;
 use std::collections::HashMap;
 use std::io;
@@ -71,6 +74,8 @@ pub(crate) enum Message {
     Loaded(ControlJob, Result<Arc<Users>, String>),
     /// The users were written to their file, or not, as a client of this worker requested.
     Saved(ControlJob, bool),
+    /// The outcome of an order about the configuration.
+    Reloaded(ControlJob, ReloadOrder, ReloadOutcome),
     /// An operator wants a line for each client.
     ListClients(mpsc::Sender<String>),
     /// A client of the process before this one.
@@ -583,6 +588,9 @@ impl Worker {
                 }
                 Message::Loaded(job, outcome) => self.proxy.handle_loaded(job, outcome, now),
                 Message::Saved(job, is_saved) => self.proxy.handle_saved(job, is_saved, now),
+                Message::Reloaded(job, order, outcome) => {
+                    proxy::end_reload(&mut self.proxy, job, order, &outcome, now);
+                }
                 Message::ListClients(lines) => {
                     // The admin listener may wait no longer.
                     let _ = lines.send(proxy::client_lines(&self.proxy));

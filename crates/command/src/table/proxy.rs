@@ -15,6 +15,7 @@ static PROXY: &[Command] = &[
     question("proxy|hotkeys", -2, ProxyQuestion::HotKeys),
     question("proxy|hotslots", -2, ProxyQuestion::HotSlots),
     question("proxy|info", 2, ProxyQuestion::Info),
+    question("proxy|reload", -2, ProxyQuestion::Reload),
     question("proxy|slowlog", -3, ProxyQuestion::Slowlog),
     question("proxy|topology", 2, ProxyQuestion::Topology),
 ];

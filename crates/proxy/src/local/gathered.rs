@@ -162,12 +162,14 @@ pub(crate) enum Gathered {
     LetGo,
     /// CLIENT TRACKING with REDIRECT: the client to notify, and the settings.
     Redirect { found: Option<Redirect>, tracking: Box<Tracking> },
-    /// ACL LOAD and SAVE, not carried out yet.
+    /// ACL LOAD, ACL SAVE and PROXY RELOAD, not carried out yet.
     ControlJob(Task),
     /// New users for all workers, by ACL LOAD and SETUSER, or by DELUSER with the number of deleted users.
     Users { deleted: Option<usize> },
     /// Refused with this error.
     Refused(String),
+    /// PROXY RELOAD: this reply.
+    Written(Vec<u8>),
 }
 
 /// All inquiries.

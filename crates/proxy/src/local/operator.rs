@@ -3,12 +3,15 @@
 pub(crate) mod explain;
 mod explained;
 pub(crate) mod overview;
+pub(crate) mod reloading;
 
 use crate::core::Core;
 use crate::errors;
 use crate::features::Session;
 use crate::hot::report::{self, HotKind, SHOWN_BY_DEFAULT};
 use crate::local::operator::explain::Rules;
+use crate::login;
+use crate::login::job::Task;
 use command::ProxyQuestion;
 use resp::integer::parse_i64;
 use resp::request::Span;
@@ -17,8 +20,8 @@ use resp::{Request, encode};
 impl Core {
     /// Answers `question`.
     pub(crate) fn answer_operator(
-        &self,
-        session: &Session,
+        &mut self,
+        session: &mut Session,
         question: ProxyQuestion,
         request: &Request<'_>,
         reply: &mut Vec<u8>,
@@ -43,6 +46,10 @@ impl Core {
             ProxyQuestion::HotKeys => self.answer_hot(session, HotKind::Keys, request, reply),
             ProxyQuestion::BigKeys => self.answer_hot(session, HotKind::Sizes, request, reply),
             ProxyQuestion::HotSlots => self.answer_hot(session, HotKind::Slots, request, reply),
+            ProxyQuestion::Reload => match reloading::order_of(request) {
+                Some(order) => login::send_job(&mut self.cx, session, Task::Reload(order)),
+                None => errors::write(reply, errors::PROXY_RELOAD),
+            },
         }
     }
 

@@ -3,6 +3,8 @@
 use crate::limits::CrossShard;
 use crate::local::operator::explain::{Explanation, Rules, explain};
 use crate::local::operator::overview::write_topology;
+use crate::login::job::{ReloadOutcome, Task};
+use crate::reload::end_reload;
 use crate::testing::Rig;
 
 use resp::request::{RequestLimits, Scanned, Scanner};
@@ -209,8 +211,61 @@ fn only_an_administrator_may_ask() {
     let users = "user default on nopass ~* &* +@all -@admin";
     let mut rig = Rig::ready_with_users(1, users);
     let client = rig.client();
-    for question in ["explain get x", "topology", "info", "slowlog get", "hotkeys", "bigkeys", "hotslots"] {
+    for question in
+        ["explain get x", "topology", "info", "slowlog get", "hotkeys", "bigkeys", "hotslots", "reload"]
+    {
         rig.client_sends(client, &format!("proxy {question}|"));
         assert!(rig.taken(client).starts_with("-NOPERM "), "{question}");
     }
+}
+
+/// The replies to `lines`, for each of which the control thread has this outcome.
+fn reloaded(rig: &mut Rig, lines: &str, outcomes: &[ReloadOutcome]) -> String {
+    let client = rig.client();
+    rig.client_sends(client, lines);
+    let jobs: Vec<_> = std::iter::from_fn(|| rig.proxy.poll_job()).collect();
+    for (job, outcome) in jobs.into_iter().zip(outcomes) {
+        let Task::Reload(order) = job.task else { panic!("{job:?}") };
+        end_reload(&mut rig.proxy, job, order, outcome, rig.now);
+    }
+    rig.perform();
+    rig.taken(client)
+}
+
+#[test]
+fn reload_is_answered_with_its_outcome() {
+    let mut rig = Rig::ready(1);
+    let lines = |text: &str| vec![text.to_owned(), "more".to_owned()];
+    let outcomes = [
+        ReloadOutcome::Done(lines("a")),
+        ReloadOutcome::Done(lines("a")),
+        ReloadOutcome::Refused(lines("b")),
+        ReloadOutcome::Faulty(lines("c\r\nd")),
+        ReloadOutcome::Late,
+    ];
+    let asked = "proxy reload|proxy reload plan|proxy reload back|proxy reload back 3|proxy reload|ping|";
+    assert_eq!(
+        reloaded(&mut rig, asked, &outcomes),
+        "+OK|*2|$1|a|$4|more|-ERR reload refused: b|-ERR reload refused: c  d|\
+         -ERR no answer about the configuration in time, outcome unknown|+PONG|"
+    );
+}
+
+#[test]
+fn reload_with_other_words_is_no_order() {
+    let mut rig = Rig::ready(1);
+    for words in ["now", "plan 1", "back x", "back -1", "back 1 2", "plan plan"] {
+        let reply = reloaded(&mut rig, &format!("proxy reload {words}|"), &[]);
+        assert!(reply.starts_with("-ERR write PROXY RELOAD, "), "{words}: {reply}");
+    }
+}
+
+#[test]
+fn reload_without_an_outcome_ends_at_its_deadline() {
+    let mut rig = Rig::ready(1);
+    let client = rig.client();
+    rig.client_sends(client, "proxy reload|");
+    assert_eq!(rig.taken(client), "");
+    rig.pass(std::time::Duration::from_secs(1));
+    assert!(rig.taken(client).starts_with("-ERR no answer about the configuration in time"));
 }

@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 /// The services of a process and their settings.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Serving {
     /// At listeners of Redis: pools, each for itself.
     pub pools: Vec<Pool>,

@@ -10,6 +10,7 @@ use crate::listeners::{CannotListen, Listener, Newcomer};
 use crate::log_sink::say;
 use crate::passed::PassedSockets;
 use crate::refused::Refused;
+use crate::reload::desk::Desk;
 use crate::resolver;
 use crate::team::{Signs, Team, Workers};
 use crate::upgrade::message::Inherited;
@@ -18,7 +19,6 @@ use ::tcp::{Core, Notice};
 use ::tcp::{Nodes, Verdict};
 use admin::Subject;
 use anyhow::Result;
-use mio::Waker;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, mpsc};
@@ -62,7 +62,7 @@ impl Plan for PassingPlan {
         say(&self.args.describe(&self.place, &self.specs));
     }
 
-    fn start(self: Box<Self>, granted: Granted, waker: &Arc<Waker>) -> Result<Box<dyn Service>> {
+    fn start(self: Box<Self>, granted: Granted, desk: &Desk) -> Result<Box<dyn Service>> {
         let clients_max = granted.clients_max;
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let named = self.specs.iter().map(|node| (node.label(), node.weight));
@@ -84,7 +84,7 @@ impl Plan for PassingPlan {
             let signs = Signs::default();
             let (worker, mailbox) =
                 Worker::new(core, self.args.service.busy_poll, shared.clone(), signs.clone())?;
-            team.start(mailbox, signs, waker, move || worker.run())?;
+            team.start(mailbox, signs, desk.waker(), move || worker.run())?;
         }
         Ok(Box::new(Passing { team, place: self.place, log, clients_max, refused: Refused::default() }))
     }
