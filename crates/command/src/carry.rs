@@ -372,6 +372,8 @@ pub enum ProxyQuestion {
     HotSlots,
     /// `PROXY RELOAD`, `PROXY RELOAD PLAN`, `PROXY RELOAD BACK [number]`: the configuration of the process.
     Reload,
+    /// `PROXY UPDATESLOTMAP`, as in corvus: the discovery looks for a newer topology.
+    UpdateSlotMap,
 }
 
 /// Questions of ACL.

@@ -77,7 +77,8 @@ impl Local {
                 | ProxyQuestion::Slowlog
                 | ProxyQuestion::HotKeys
                 | ProxyQuestion::BigKeys
-                | ProxyQuestion::HotSlots,
+                | ProxyQuestion::HotSlots
+                | ProxyQuestion::UpdateSlotMap,
             )
             | Local::Help
             | Local::ReplicaReads(_)

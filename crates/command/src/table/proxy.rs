@@ -18,6 +18,7 @@ static PROXY: &[Command] = &[
     question("proxy|reload", -2, ProxyQuestion::Reload),
     question("proxy|slowlog", -3, ProxyQuestion::Slowlog),
     question("proxy|topology", 2, ProxyQuestion::Topology),
+    question("proxy|updateslotmap", 2, ProxyQuestion::UpdateSlotMap),
 ];
 
 /// A question that only an administrator may ask.

@@ -192,6 +192,8 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Return, count or forget the slow requests, with the time in each stage.",
             "TOPOLOGY",
             "    Return the shards with their nodes and their share of the keys.",
+            "UPDATESLOTMAP",
+            "    Look for a newer topology of the cluster or of the sentinels.",
         ],
     ),
 ];

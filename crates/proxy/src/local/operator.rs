@@ -46,6 +46,11 @@ impl Core {
             ProxyQuestion::HotKeys => self.answer_hot(session, HotKind::Keys, request, reply),
             ProxyQuestion::BigKeys => self.answer_hot(session, HotKind::Sizes, request, reply),
             ProxyQuestion::HotSlots => self.answer_hot(session, HotKind::Slots, request, reply),
+            ProxyQuestion::UpdateSlotMap if self.cx.engine.topology.is_discovered() => {
+                self.cx.wish(None);
+                encode::simple(reply, b"OK");
+            }
+            ProxyQuestion::UpdateSlotMap => errors::write(reply, errors::NOT_DISCOVERED),
             ProxyQuestion::Reload => match reloading::order_of(request) {
                 Some(order) => login::send_job(&mut self.cx, session, Task::Reload(order)),
                 None => errors::write(reply, errors::PROXY_RELOAD),

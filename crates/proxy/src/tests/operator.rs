@@ -252,6 +252,19 @@ fn reload_is_answered_with_its_outcome() {
 }
 
 #[test]
+fn the_discovery_looks_for_a_newer_topology() {
+    let mut rig = Rig::cluster(2);
+    let client = rig.client();
+    rig.client_sends(client, "proxy updateslotmap|");
+    assert_eq!(rig.taken(client), "+OK|");
+    assert!(rig.proxy.poll_wish(rig.now).is_some());
+    let mut rig = Rig::ready(2);
+    let client = rig.client();
+    rig.client_sends(client, "proxy updateslotmap|");
+    assert!(rig.taken(client).starts_with("-ERR the nodes are those of the configuration"));
+}
+
+#[test]
 fn reload_with_other_words_is_no_order() {
     let mut rig = Rig::ready(1);
     for words in ["now", "plan 1", "back x", "back -1", "back 1 2", "plan plan"] {
