@@ -206,6 +206,17 @@ fn only_requests_with_the_token_are_answered() {
         answer.body
     );
     assert_eq!(http::get(port, "/healthz").status, 200);
+    // Another token is asked for after SIGHUP.
+    std::fs::write(&file, "close sesame\n").expect("the folder can be written to");
+    proxy.signal("HUP");
+    let is_taken = || with("Authorization: Bearer close sesame\r\n").status == 200;
+    poll_until("the new token", || is_taken().then_some(()));
+    assert_eq!(with("Authorization: Bearer open sesame\r\n").status, 401);
+    // A file without a token changes nothing.
+    std::fs::write(&file, "\n").expect("the folder can be written to");
+    proxy.signal("HUP");
+    poll_until("the refusal", || proxy.output().contains("secret reload failed").then_some(()));
+    assert!(is_taken());
 }
 
 #[test]

@@ -496,6 +496,41 @@ fn nodes_with_a_password_get_it() {
 }
 
 #[test]
+fn another_password_for_nodes_is_used_after_a_hang_up() {
+    let nodes = [RedisServer::start()];
+    let mut admin = nodes[0].connect();
+    assert_eq!(admin.ask("CONFIG SET requirepass first-pass"), r"+OK\r\n");
+    let file = File::new("first-pass\n");
+    let by_file = file.flag("node-auth-file");
+    let by_value = format!("--node-auth=file:{}", file.path().display());
+    for (flag, old, new) in [(by_file, "first-pass", "second-pass"), (by_value, "second-pass", "third-pass")]
+    {
+        let proxy = Proxy::over(&nodes, &[&flag, "--workers=2"]);
+        let mut client = Client::connect(proxy.port);
+        let mut other = Client::connect(proxy.port);
+        assert_eq!(client.ask("SET a 1"), r"+OK\r\n");
+        // Other databases have connections of their own, and so has a client that watches keys.
+        assert_eq!(other.ask("SELECT 3"), r"+OK\r\n");
+        assert_eq!(other.ask("SET a 3"), r"+OK\r\n");
+        let drop_all = |admin: &mut Client| assert!(admin.ask("CLIENT KILL TYPE normal").starts_with(':'));
+        assert_eq!(admin.ask(&format!("CONFIG SET requirepass {new}")), r"+OK\r\n");
+        assert_eq!(client.ask("GET a"), r"$1\r\n1\r\n", "connections that are there stay");
+        drop_all(&mut admin);
+        poll_until("the old password is refused", || client.ask("GET a").contains("WRONGPASS").then_some(()));
+        file.write("\n");
+        proxy.signal("HUP");
+        poll_until("a line", || proxy.output().contains("secret reload failed").then_some(()));
+        file.write(&format!("{new}\n"));
+        proxy.signal("HUP");
+        poll_until("a line", || proxy.output().contains("secrets reloaded").then_some(()));
+        poll_until("the new password", || (client.ask("GET a") == r"$1\r\n1\r\n").then_some(()));
+        poll_until("the same elsewhere", || (other.ask("GET a") == r"$1\r\n3\r\n").then_some(()));
+        let output = proxy.output();
+        assert!(!output.contains(old) && !output.contains(new), "{output}");
+    }
+}
+
+#[test]
 fn files_that_make_no_sense_are_refused_with_file_and_line() {
     let cases = [
         (

@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use std::path::Path;
 
 /// The condition that requests must meet.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Guard {
     /// Requests come from this machine.
     Local,

@@ -11,7 +11,7 @@ use crate::slow;
 use crate::status::{Status, TopologyAnswer};
 use proxy::{ReloadOrder, ReloadOutcome};
 use serde::Serialize;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::SystemTime;
 
 /// A request, as far as it matters.
@@ -88,7 +88,7 @@ const RELOAD: &str = "/reload";
 /// Answers for one process.
 pub(crate) struct Routes {
     pub subject: Arc<dyn Subject>,
-    pub guard: Guard,
+    pub guard: Arc<RwLock<Guard>>,
     pub ready: ReadyShards,
     pub history: Mutex<History>,
 }
@@ -108,7 +108,8 @@ impl Routes {
     pub(crate) fn answer(&self, asked: Asked<'_>) -> Answer {
         // A load balancer has no token, and learns nothing but this. The page has no data; it asks for the token.
         let is_public = matches!(asked.path, "/" | "/healthz" | "/readyz");
-        match self.guard.check(asked.host, asked.authorization) {
+        let guard = self.guard.read().unwrap_or_else(PoisonError::into_inner);
+        match guard.check(asked.host, asked.authorization) {
             Err(Denial::Token) if !is_public => {
                 return Answer::text(401, "the token is missing or wrong: Authorization: Bearer TOKEN\n");
             }
@@ -120,6 +121,7 @@ impl Routes {
             }
             _ => {}
         }
+        drop(guard);
         let Some((_, methods, _)) = PATHS.iter().find(|(path, _, _)| *path == asked.path) else {
             return Answer::text(404, index());
         };

@@ -22,7 +22,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -118,12 +118,21 @@ fn remove_stale(path: &std::path::Path) -> io::Result<()> {
 #[derive(Clone, Debug, Default)]
 pub struct Running {
     stopped: Arc<Notify>,
+    /// The condition of its requests, unless it has none.
+    guard: Option<Arc<RwLock<Guard>>>,
 }
 
 impl Running {
     /// Accepts no more connections and closes the listener. Open connections go on.
     pub fn stop(&self) {
         self.stopped.notify_one();
+    }
+
+    /// Makes `guard` the condition of the requests to come.
+    pub fn renew(&self, guard: Guard) {
+        if let Some(place) = &self.guard {
+            *place.write().unwrap_or_else(PoisonError::into_inner) = guard;
+        }
     }
 
     /// Runs `accepting`, which never ends, until [`Running::stop`]. Connections are served for ever.
@@ -143,8 +152,9 @@ pub fn serve(
     ready: ReadyShards,
 ) -> io::Result<Running> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
+    let guard = Arc::new(RwLock::new(guard));
+    let running = Running { guard: Some(Arc::clone(&guard)), ..Running::default() };
     let routes = Arc::new(Routes { subject, guard, ready, history: Mutex::default() });
-    let running = Running::default();
     let server = running.clone().run(accept_all(listener, routes));
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(server))?;
     Ok(running)

@@ -262,8 +262,7 @@ pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOC
 pub(crate) const PROXY_SLOWLOG: &str = "ERR write PROXY SLOWLOG GET [count], LEN or RESET";
 pub(crate) const PROXY_RELOAD: &str =
     "ERR write PROXY RELOAD, PROXY RELOAD PLAN or PROXY RELOAD BACK [number]";
-pub(crate) const NOT_DISCOVERED: &str =
-    "ERR the nodes are those of the configuration: shardis looks for a topology with --cluster or --sentinel alone";
+pub(crate) const NOT_DISCOVERED: &str = "ERR the nodes are those of the configuration: shardis looks for a topology with --cluster or --sentinel alone";
 pub(crate) const PROXY_COUNT: &str = "ERR write at most one number: that of the entries";
 pub(crate) const SYNTAX: &str = "ERR syntax error";
 pub(crate) const NOT_AN_INTEGER: &str = "ERR value is not an integer or out of range";

@@ -12,7 +12,7 @@ use crate::counters::{Board, Rates};
 use crate::emulate::waits;
 use crate::errors;
 use crate::event::{Action, Arrival, CloseReason, Event, Notice};
-use crate::features::{Asked, Owed, Owner, Session, TaskId, TaskKind};
+use crate::features::{Asked, Link, Owed, Owner, Session, TaskId, TaskKind};
 use crate::held;
 use crate::limits::{Limits, Settings};
 use crate::link::kept::Kept;
@@ -645,6 +645,10 @@ impl Proxy {
 /// Asks the driver for a connection to the node of the link `ix`.
 fn connect(cx: &mut Context, peers: &mut Peers, ix: LinkIx) {
     let conn = peers.insert(Peer::Link(ix));
+    if cx.profiles.is_renewed {
+        let Link { profile, node, .. } = cx.engine.links[ix];
+        cx.engine.links[ix].handshake.greeting = cx.greeting_at(profile, node);
+    }
     let deadline = cx.engine.now + cx.engine.limits.connect_timeout;
     let link = &mut cx.engine.links[ix];
     link.state = State::Connecting { conn, deadline };

@@ -7,6 +7,7 @@ use crate::link::{State, Use};
 use crate::local::gathered::Gathered;
 use crate::local::inquiry;
 use crate::login;
+use crate::login::credentials::Credentials;
 use crate::login::job::{ControlJob, ReloadOrder, ReloadOutcome};
 use crate::peers::Peer;
 use crate::proxy::Proxy;
@@ -25,6 +26,8 @@ pub struct Reloaded {
     pub cross_shard: CrossShard,
     /// See [`crate::Settings::slowlog`].
     pub slowlog: Slowlog,
+    /// See [`crate::Settings::credentials`]. Connections that are open stay. There are some exactly if there were before.
+    pub credentials: Credentials,
     /// See [`Access`]. Clients that are connected stay, and policies hold for them as well.
     pub access: Access,
 }
@@ -54,6 +57,10 @@ pub fn adopt_settings(proxy: &mut Proxy, reloaded: &Reloaded, now: Instant) {
         cx.settings.slowlog = reloaded.slowlog;
         cx.engine.keeps_to_show = reloaded.slowlog.is_on();
         cx.slow = SlowWatch::new(reloaded.slowlog);
+    }
+    if core.cx.settings.credentials != reloaded.credentials {
+        core.cx.settings.credentials = reloaded.credentials.clone();
+        core.cx.profiles.renew(reloaded.credentials.clone());
     }
     core.cx.engine.check_at = now;
     let before = std::mem::replace(&mut core.cx.settings.access, reloaded.access.clone());

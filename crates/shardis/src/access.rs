@@ -74,9 +74,15 @@ impl Secret {
         Ok(Secret { file: Some(path.to_owned()), ..secret })
     }
 
-    /// The secret by the present text of its file, if it has one.
-    fn again(&self) -> Result<Secret, String> {
-        self.file.as_deref().map_or_else(|| Ok(self.clone()), Secret::of_file)
+    /// The secret of `option` by the present text of its file, if it has one.
+    pub(crate) fn again(&self, option: &str) -> Result<Secret, String> {
+        let Some(path) = &self.file else { return Ok(self.clone()) };
+        Secret::of_file(path).map_err(|error| format!("{option}: {error}"))
+    }
+
+    /// Whether a file has it.
+    pub(crate) fn is_file(&self) -> bool {
+        self.file.is_some()
     }
 
     /// A remark on its file, if every user of this machine can read it.
@@ -126,10 +132,7 @@ impl Source {
     pub(crate) fn users(&self) -> Result<Users, String> {
         match self {
             Source::Nothing => Ok(Users::default()),
-            Source::Password(password) => {
-                let password = password.again().map_err(|error| format!("{}: {error}", self.option()))?;
-                Ok(Users::with_password(&password.bytes))
-            }
+            Source::Password(password) => Ok(Users::with_password(&password.again(self.option())?.bytes)),
             Source::PasswordFile(path) => Ok(Users::with_password(&Secret::read(self.option(), path)?.bytes)),
             Source::AclFile(path) => {
                 let text = read(self.option(), path)?;
@@ -180,7 +183,7 @@ impl Source {
     pub(crate) fn is_file(&self) -> bool {
         match self {
             Source::PasswordFile(_) | Source::AclFile(_) => true,
-            Source::Password(password) => password.file.is_some(),
+            Source::Password(password) => password.is_file(),
             Source::Nothing => false,
         }
     }

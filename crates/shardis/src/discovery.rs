@@ -19,10 +19,10 @@ use proxy::{Board, Discovered};
 use std::collections::HashMap;
 use std::io;
 use std::net::SocketAddr;
-use std::sync::{Arc, OnceLock, mpsc};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, mpsc};
 use std::time::Duration;
 use stdx::{Id, Instant};
-use topology::discovery::{Action, Discovery, Event, News, Party, View, Wish};
+use topology::discovery::{Action, Discovery, Event, Greetings, News, Party, View, Wish};
 use topology::{Address, Topology};
 use tracing::{error, info, warn};
 
@@ -32,10 +32,11 @@ enum Word {
     Resolved { conn: Id, addrs: Result<Vec<SocketAddr>, String> },
 }
 
-/// Where workers' wishes go.
+/// Where workers' wishes go, and secrets that are read again.
 #[derive(Clone)]
 pub(crate) struct Wishes {
     sender: mpsc::SyncSender<Word>,
+    secrets: Arc<Mutex<Option<Greetings>>>,
     waker: Arc<driver::Waker>,
 }
 
@@ -55,6 +56,15 @@ impl Wishes {
             // Fails only if the descriptor is gone, and with it the thread.
             let _ = self.waker.wake();
         }
+    }
+}
+
+impl Wishes {
+    /// Has the connections to come begin with `greetings`.
+    pub(crate) fn renew(&self, greetings: Greetings) {
+        *self.secrets.lock().unwrap_or_else(PoisonError::into_inner) = Some(greetings);
+        // Fails only if the descriptor is gone, and with it the thread.
+        let _ = self.waker.wake();
     }
 }
 
@@ -83,6 +93,8 @@ pub(crate) struct DiscoveryThread {
     inbox: mpsc::Receiver<Word>,
     sender: mpsc::SyncSender<Word>,
     waker: Arc<driver::Waker>,
+    /// Secrets that were read again, until they are taken.
+    secrets: Arc<Mutex<Option<Greetings>>>,
     surroundings: Surroundings,
     /// Connections whose other side's name is being resolved.
     resolving: HashMap<Id, (Address, Party)>,
@@ -104,7 +116,9 @@ impl DiscoveryThread {
         let waker = Arc::new(driver.waker()?);
         let (sender, inbox) = mpsc::sync_channel(WISHES_MAX);
         let (news_sender, news) = mpsc::sync_channel(NEWS_MAX);
-        let wishes = Wishes { sender: sender.clone(), waker: Arc::clone(&waker) };
+        let secrets = Arc::default();
+        let wishes =
+            Wishes { sender: sender.clone(), secrets: Arc::clone(&secrets), waker: Arc::clone(&waker) };
         let thread = DiscoveryThread {
             machine,
             failovers: Failovers::default(),
@@ -113,6 +127,7 @@ impl DiscoveryThread {
             inbox,
             sender,
             waker,
+            secrets,
             surroundings,
             resolving: HashMap::new(),
             dials: Dials::within(ANSWER_TIMEOUT),
@@ -182,6 +197,9 @@ impl DiscoveryThread {
     }
 
     fn read_inbox(&mut self, now: Instant) {
+        if let Some(greetings) = self.secrets.lock().unwrap_or_else(PoisonError::into_inner).take() {
+            self.machine.renew(greetings);
+        }
         while let Ok(word) = self.inbox.try_recv() {
             match word {
                 Word::Wish(wish) => self.machine.handle_wish(wish, now),

@@ -301,6 +301,20 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Give these keys one hash tag, or set the option in `option` (docs/cross-shard.md).",
     },
     Message {
+        name: "secret reload failed",
+        per: &[],
+        meaning: "After SIGHUP, a file with a password for nodes or sentinels, or with the token of the admin listener, \
+                  could not be read. The old ones stay in use.",
+        cure: "Correct the file that `error` names.",
+    },
+    Message {
+        name: "secrets reloaded",
+        per: &[],
+        meaning: "New connections to nodes and sentinels, and requests to the admin listener, use the secrets that were \
+                  read after SIGHUP.",
+        cure: "",
+    },
+    Message {
         name: "seed rejected",
         per: &["address"],
         meaning: "The address in `--cluster` is no node of a Redis Cluster.",

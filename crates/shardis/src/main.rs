@@ -53,6 +53,7 @@ mod refused;
 mod reload;
 mod resolver;
 mod ring;
+mod secrets;
 mod sharding;
 mod subject;
 mod systemd;

@@ -51,6 +51,10 @@ const LIVE: [&str; 29] = [
     "read-only",
 ];
 
+/// Flags of secrets. Another value is live, and having none or not is not: both decide how connections begin.
+const LIVE_SECRETS: [&str; 6] =
+    ["node-auth", "node-auth-file", "node-user", "sentinel-auth", "sentinel-auth-file", "admin-token-file"];
+
 /// Keys of the sample by which moves are told, about 1 in 1,000.
 const SAMPLE: u32 = 10_000;
 
@@ -192,6 +196,9 @@ impl Changes {
                 "nodes" => effect_of_nodes(before, after),
                 "listener" if are_same_places(before, after) => Effect::Live,
                 name if LIVE.contains(&name) => Effect::Live,
+                name if LIVE_SECRETS.contains(&name) && !old.value.is_empty() && !new.value.is_empty() => {
+                    Effect::Live
+                }
                 _ => Effect::Restart("the start alone reads this key".to_owned()),
             };
             self.all.push(Change {
@@ -322,10 +329,12 @@ mod tests {
         assert_eq!(changed, "requirepass: (secret) -> (secret), live\n");
         let of_nodes = |key: &str| format!("nodes = ['a:1']\nnode-auth = '{key}'");
         let changed = changes(&of_nodes("one"), &of_nodes("two"));
-        assert!(changed.starts_with("node-auth: (secret) -> (secret), needs a restart: "), "{changed}");
+        assert_eq!(changed, "node-auth: (secret) -> (secret), live\n");
+        let changed = changes(&of_nodes("one"), "nodes = ['a:1']");
+        assert!(changed.starts_with("node-auth: (secret) -> (none), needs a restart: "), "{changed}");
         let of_sentinels = |key: &str| format!("sentinel = 'a:1'\nmaster = 'm'\nsentinel-auth = '{key}'");
         let changed = changes(&of_sentinels("one"), &of_sentinels("two"));
-        assert!(changed.starts_with("sentinel-auth: (secret) -> (secret), needs a restart: "), "{changed}");
+        assert_eq!(changed, "sentinel-auth: (secret) -> (secret), live\n");
     }
 
     #[test]
@@ -393,7 +402,7 @@ mod tests {
     #[test]
     fn every_live_name_is_a_flag() {
         let settings = &serving("").pools[0].settings;
-        for name in LIVE {
+        for name in LIVE.into_iter().chain(LIVE_SECRETS) {
             assert!(settings.iter().any(|setting| setting.name == name), "{name}");
         }
     }

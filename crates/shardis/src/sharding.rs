@@ -8,7 +8,7 @@ use crate::args::serving::{Pool, of_pool};
 use crate::args::{AdminArgs, ProxyArgs};
 use crate::control::{Movable, Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
-use crate::discovery::{self, DiscoveryThread, Surroundings};
+use crate::discovery::{self, DiscoveryThread, Surroundings, Wishes};
 use crate::embedded::Embedded;
 use crate::listeners::{CannotListen, Listener, Mode, Newcomer};
 use crate::log_layer::pool_span;
@@ -20,6 +20,7 @@ use crate::refused::Refused;
 use crate::reload;
 use crate::reload::desk::Desk;
 use crate::resolver;
+use crate::secrets::Secrets;
 use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
 use crate::transport::NodeTls;
@@ -33,9 +34,7 @@ use admin::{Guard, ReadyShards, Setting, Statsd, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use mirror::Tap;
-use proxy::{
-    Board, ControlJob, Credentials, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage,
-};
+use proxy::{Board, ControlJob, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::PathBuf;
@@ -88,7 +87,7 @@ pub(crate) struct ShardingPlan {
     registry: Arc<Registry>,
     acceptor: Option<Acceptor>,
     node_tls: Option<Arc<NodeTls>>,
-    credentials: Credentials,
+    secrets: Secrets,
     topology: Arc<Topology>,
     /// The discovery, if nodes may change; the thread that runs it takes it.
     machine: Option<Discovery>,
@@ -96,10 +95,9 @@ pub(crate) struct ShardingPlan {
     /// Microseconds from 1970 to the clock's origin.
     epoch_us: u64,
     seed: u64,
-    /// The admin listener, once it is open, and the condition of its requests.
+    /// The admin listener, once it is open.
     admin: Option<admin::Listener>,
     admin_tls: Option<AdminTls>,
-    guard: Guard,
     settings: Vec<Setting>,
     /// The mirror, until it is started.
     mirror: Option<Wanted>,
@@ -117,7 +115,7 @@ impl ShardingPlan {
         let access = args.users();
         let registry = access.registry()?;
         let certificates = args.transport.load()?;
-        let credentials = args.credentials()?;
+        let secrets = Secrets::read(args)?;
         Ok(ShardingPlan {
             place: String::new(),
             port: 0,
@@ -126,14 +124,13 @@ impl ShardingPlan {
             node_tls: args.transport.node_tls(&certificates).map(Arc::new),
             acceptor: certificates.acceptor,
             topology: Arc::new(args.topology()?),
-            machine: args.discovery.machine(&credentials, args.transport.node_tls, seed)?,
+            machine: args.discovery.machine(&secrets.node, args.transport.node_tls, seed)?,
             registry: Arc::new(registry),
-            credentials,
+            secrets,
             clock,
             epoch_us,
             seed,
             admin_tls: AdminTls::of(&args.admin.tls)?,
-            guard: args.admin.guard()?,
             admin: None,
             settings: settings.clone(),
             mirror: args.admin.mirror.wanted()?,
@@ -175,7 +172,7 @@ impl ShardingPlan {
             inspects_nodes: true,
             access: args.access(ways_of(&self.listeners)),
             registry: Arc::clone(&self.registry),
-            credentials: self.credentials.clone(),
+            credentials: self.secrets.node.clone(),
         };
         let (topology, clock) = (Arc::clone(&self.topology), self.clock);
         let proxy =
@@ -213,7 +210,7 @@ impl Reports {
             socket: configured.as_ref().map(Place::of_admin).zip(copy),
             listener,
             running: None,
-            guard: plan.guard.clone(),
+            guard: plan.secrets.guard.clone(),
             ready: plan.args.admin.ready_shards,
             statsd,
             span: pool_span(plan.name.as_deref()),
@@ -245,6 +242,12 @@ impl Reports {
         let (option, place) = (ADMIN.to_owned(), place.to_string());
         let inherited = Inherited { door: None, service: service.to_owned(), option, place, has_file: false };
         Ok(Some((inherited, socket.try_clone()?)))
+    }
+
+    /// Makes `guard` the condition of requests to come at the admin listener.
+    fn renew(&mut self, guard: &Guard) {
+        self.guard = guard.clone();
+        self.running.iter().for_each(|running| running.renew(guard.clone()));
     }
 
     /// Closes the admin listener.
@@ -313,7 +316,7 @@ impl Plan for ShardingPlan {
     fn open(&mut self, passed: &mut PassedSockets) -> Result<Vec<Listener>, CannotListen> {
         let listeners = Listener::open_all(&self.args, passed)?;
         let admin = self.args.admin.place(!self.args.has_nodes());
-        let condition = (&self.guard, self.admin_tls.as_ref());
+        let condition = (&self.secrets.guard, self.admin_tls.as_ref());
         self.admin = admin.map(|place| open_admin(&place, condition, passed)).transpose()?;
         self.place = listeners.first().map(Listener::place).unwrap_or_default();
         self.port = listeners.iter().find_map(Listener::port).unwrap_or(0);
@@ -431,6 +434,7 @@ impl Plan for ShardingPlan {
                 settings: shown_settings,
                 topology: self.topology,
                 granted_max: clients_max,
+                secrets: self.secrets,
             },
             admin_tls: self.admin_tls,
             entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
@@ -441,7 +445,7 @@ impl Plan for ShardingPlan {
             team,
             log,
             merged_log: MergedLog::default(),
-            news,
+            discovery: wishes.zip(news),
             board,
             reports,
             refused: Refused::default(),
@@ -468,8 +472,8 @@ pub(crate) struct Sharding {
     team: Team<Mailbox>,
     log: mpsc::Receiver<(usize, Notice)>,
     merged_log: MergedLog,
-    /// Messages of the discovery.
-    news: Option<mpsc::Receiver<News>>,
+    /// The ways to the discovery and from it, if nodes may change.
+    discovery: Option<(Wishes, mpsc::Receiver<News>)>,
     board: Arc<Board>,
     reports: Reports,
     /// Clients without a place, and clients that protected mode denied.
@@ -494,6 +498,8 @@ struct Followed {
     topology: Arc<Topology>,
     /// Clients for which there are descriptors.
     granted_max: usize,
+    /// The present secrets.
+    secrets: Secrets,
 }
 
 impl Followed {
@@ -552,11 +558,12 @@ impl Service for Sharding {
         if is_file {
             self.reload_users();
         }
+        let has_secrets = self.reload_secrets();
         let has_certificates = has_files || self.admin_tls.is_some();
         if has_certificates {
             self.reload_certificates();
         }
-        is_file || has_certificates
+        is_file || has_certificates || has_secrets
     }
 
     fn drain(&self) {
@@ -633,15 +640,7 @@ impl Sharding {
             let reason = "file descriptors are set aside at the start";
             warn!(maxclients, wanted, reason, "client limit lowered");
         }
-        let args = &self.followed.pool.args;
-        let settings = Arc::new(Reloaded {
-            limits: args.limits(self.followed.clients_max(), args.service.workers()),
-            allow_admin: args.allow_admin,
-            cross_shard: args.cross_shard,
-            slowlog: args.admin.slowlog.slowlog(),
-            access: args.access(ways_of(&self.listeners)),
-        });
-        self.tell_workers(|| Message::Settings(Arc::clone(&settings)));
+        self.tell_settings();
         let nodes = |pool: &Pool| pool.args.spec().map(|spec| spec.nodes);
         if nodes(&before) != nodes(pool) {
             self.follow_nodes();
@@ -650,6 +649,43 @@ impl Sharding {
         if before.args.users() != access && !access.is_file() {
             self.reload_users();
         }
+    }
+
+    /// Reads the secrets again, for connections to come. Returns whether files have them.
+    fn reload_secrets(&mut self) -> bool {
+        let args = &self.followed.pool.args;
+        let has_files = args.has_secret_files();
+        let secrets = match Secrets::read(args) {
+            Ok(secrets) => secrets,
+            Err(error) => {
+                error!(error, hint = "the old ones stay in use", "secret reload failed");
+                return has_files;
+            }
+        };
+        if secrets != self.followed.secrets {
+            self.reports.renew(&secrets.guard);
+            self.discovery.iter().for_each(|(wishes, _)| wishes.renew(secrets.greetings()));
+            self.followed.secrets = secrets;
+            self.tell_settings();
+        }
+        if has_files {
+            info!("secrets reloaded");
+        }
+        has_files
+    }
+
+    /// Gives all workers the settings of the configuration, and the present secrets.
+    fn tell_settings(&self) {
+        let args = &self.followed.pool.args;
+        let settings = Arc::new(Reloaded {
+            limits: args.limits(self.followed.clients_max(), args.service.workers()),
+            allow_admin: args.allow_admin,
+            cross_shard: args.cross_shard,
+            slowlog: args.admin.slowlog.slowlog(),
+            credentials: self.followed.secrets.node.clone(),
+            access: args.access(ways_of(&self.listeners)),
+        });
+        self.tell_workers(|| Message::Settings(Arc::clone(&settings)));
     }
 
     /// Gives all workers the nodes of the configuration.
@@ -739,7 +775,7 @@ impl Sharding {
                 logging::log(worker, &notice, is_tls);
             }
         }
-        while let Some(news) = self.news.as_ref().and_then(|news| news.try_recv().ok()) {
+        while let Some(news) = self.discovery.as_ref().and_then(|(_, news)| news.try_recv().ok()) {
             self.merged_log.forget_conditions();
             discovery::log(&news);
         }

@@ -44,7 +44,7 @@ pub use cluster_answer::{Answer, Asked, Member, Replies, is_no_cluster};
 pub use news::{News, changes};
 pub use sentinel::{SentinelDiscovery, SentinelSettings};
 pub use sentinel_answer::{fields as sentinel_fields, parse_address, place as sentinel_place};
-pub use talk::{Action, Event, Party};
+pub use talk::{Action, Event, Greetings, Party};
 
 use crate::{Address, ShardSpec};
 use std::time::Duration;
@@ -112,6 +112,11 @@ impl Discovery {
     /// A worker noticed something.
     pub fn handle_wish(&mut self, wish: Wish, now: Instant) {
         either!(self, machine => machine.handle_wish(wish, now));
+    }
+
+    /// Has the connections to come begin with `greetings`.
+    pub fn renew(&mut self, greetings: Greetings) {
+        either!(self, machine => machine.talks.renew(greetings));
     }
 
     /// The time of [`Discovery::poll_deadline`] has come.

@@ -176,12 +176,17 @@ impl Context {
         if let Some(at) = idle.iter().rposition(|&ix| self.engine.links[ix].profile == profile) {
             return idle.remove(at);
         }
+        let greeting = self.greeting_at(profile, id);
+        self.engine.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
+    }
+
+    /// The greeting of connections of `profile` to the node `id`.
+    pub(crate) fn greeting_at(&self, profile: ProfileId, id: NodeId) -> Greeting {
         let is_told = self.engine.topology.is_cluster() && self.is_replica(id);
-        let greeting = match is_told {
+        match is_told {
             true => self.profiles.greeting_of_replica(profile),
             false => self.profiles.greeting(profile),
-        };
-        self.engine.add_link(Link::new((self.shard_of_node(id), id), Use::Pinned, profile, greeting))
+        }
     }
 
     /// The shard of the node `id`.

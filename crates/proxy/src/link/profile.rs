@@ -112,6 +112,8 @@ pub(crate) struct Profiles {
     /// By shard, the first profile's link to the primary.
     pub primaries: Vec<Option<LinkIx>>,
     pub credentials: Credentials,
+    /// Whether the credentials have changed. Then each connection begins with the present greeting.
+    pub is_renewed: bool,
     /// The identities of clients, if the nodes decide about them.
     pub identities: Identities,
     /// The end of the greeting on our own connections.
@@ -129,8 +131,9 @@ impl Profiles {
             Authority::Nodes | Authority::Proxy => End::Ping,
         };
         let identities = Identities::default();
+        let (is_renewed, nodes) = (false, 0);
         let mut profiles =
-            Profiles { profiles, by_kind, free, primaries, credentials, identities, end, nodes: 0 };
+            Profiles { profiles, by_kind, free, primaries, credentials, is_renewed, identities, end, nodes };
         profiles.of_kind(Profile::default(), Instant::ZERO);
         profiles
     }
@@ -170,6 +173,19 @@ impl Profiles {
             Who::Nobody => greeting_of(kind, &Credentials::default(), End::HelloOfNobody, is_told),
             Who::Client(id) => greeting_of(kind, self.identities.credentials(id)?, End::Hello, is_told),
         })
+    }
+
+    /// Has the connections to come begin with `credentials`. There are some exactly if there were before.
+    pub(crate) fn renew(&mut self, credentials: Credentials) {
+        (self.credentials, self.is_renewed) = (credentials, true);
+        let of_pool = self.by_kind.iter().filter(|(kind, _)| kind.who == Who::Pool);
+        let ids: Vec<(Profile, ProfileId)> = of_pool.map(|(kind, id)| (*kind, *id)).collect();
+        for (kind, id) in ids {
+            let greeting = self.greeting_for(kind, false);
+            if let (Some(greeting), Some(profile)) = (greeting, self.profile_mut(id)) {
+                profile.greeting = greeting;
+            }
+        }
     }
 
     #[inline]

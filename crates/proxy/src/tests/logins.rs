@@ -1,7 +1,7 @@
 //! Transcripts of users and their permissions. `|` stands for CR LF.
 
 use crate::testing::{Rig, deliver_mail};
-use crate::{Credentials, Event, Notice, Task};
+use crate::{Credentials, Event, Notice, Reloaded, Task, adopt_settings};
 use users::Context;
 
 const NO_AUTH: &str = "-NOAUTH Authentication required.|";
@@ -445,6 +445,36 @@ fn links_begin_with_the_credentials_of_the_proxy() {
         rig.client_sends(client, "get k|");
         assert_eq!(rig.node_got(0), "*2|$3|get|$1|k|");
     }
+}
+
+#[test]
+fn other_credentials_hold_for_later_connections() {
+    let mut rig = Rig::connecting_as(Credentials::new(None, b"first"));
+    let conn = rig.node(0);
+    rig.event(Event::Connected { conn });
+    assert_eq!(rig.taken(conn), "*2|$4|AUTH|$5|first|*1|$4|PING|");
+    let settings = &rig.proxy.core.cx.settings;
+    let reloaded = Reloaded {
+        limits: rig.proxy.core.cx.limits.clone(),
+        allow_admin: settings.allow_admin,
+        cross_shard: settings.cross_shard,
+        slowlog: settings.slowlog,
+        credentials: Credentials::new(None, b"other"),
+        access: settings.access.clone(),
+    };
+    let now = rig.now;
+    adopt_settings(&mut rig.proxy, &reloaded, now);
+    // The handshake that has begun goes on.
+    rig.node_sends(0, "+OK|+PONG|");
+    assert!(rig.is_up(0));
+    assert_eq!(rig.taken(conn), "");
+    rig.event(Event::Closed { conn, reason: "reset" });
+    while !rig.is_connecting(0) {
+        rig.pass(std::time::Duration::from_secs(1));
+    }
+    let conn = rig.node(0);
+    rig.event(Event::Connected { conn });
+    assert_eq!(rig.taken(conn), "*2|$4|AUTH|$5|other|*1|$4|PING|");
 }
 
 #[test]

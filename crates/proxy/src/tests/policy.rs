@@ -43,6 +43,7 @@ fn reload(rig: &mut Rig, policies: Policies) {
         allow_admin: false,
         cross_shard: Settings::default().cross_shard,
         slowlog: Settings::default().slowlog,
+        credentials: Settings::default().credentials,
         access: access(policies),
     };
     let now = rig.now;

@@ -76,6 +76,11 @@ impl AdminArgs {
         self.admin.clone().or_else(|| is_experiment.then(free))
     }
 
+    /// Whether a file has the token.
+    pub(super) fn has_token_file(&self) -> bool {
+        self.admin_token_file.is_some()
+    }
+
     /// The condition that requests must meet. The error names the option and the file.
     pub(crate) fn guard(&self) -> Result<Guard, String> {
         match &self.admin_token_file {

@@ -162,11 +162,16 @@ impl DiscoveryArgs {
         Ok((Source::Sentinels(sentinels), self.named(spec)?, members))
     }
 
-    /// The credentials for sentinels.
+    /// Whether a file has the password for sentinels.
+    pub(super) fn has_secret_file(&self) -> bool {
+        self.sentinel_auth_file.is_some() || self.sentinel_auth.as_ref().is_some_and(Secret::is_file)
+    }
+
+    /// The credentials for sentinels, by the present text of the file.
     pub(crate) fn sentinel_credentials(&self) -> Result<proxy::Credentials, String> {
         let user = self.sentinel_user.as_deref();
         match (&self.sentinel_auth, &self.sentinel_auth_file) {
-            (Some(password), _) => Ok(password.credentials(user)),
+            (Some(password), _) => Ok(password.again("--sentinel-auth")?.credentials(user)),
             (None, Some(path)) => Ok(Secret::read("--sentinel-auth-file", path)?.credentials(user)),
             (None, None) => Ok(proxy::Credentials::default()),
         }

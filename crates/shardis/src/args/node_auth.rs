@@ -27,11 +27,16 @@ impl NodeAuthArgs {
         self.node_auth.as_ref()
     }
 
-    /// Credentials for nodes. The error names the option and the file.
+    /// Whether a file has the password.
+    pub(super) fn has_file(&self) -> bool {
+        self.node_auth_file.is_some() || self.node_auth.as_ref().is_some_and(Secret::is_file)
+    }
+
+    /// Credentials for nodes, by the present text of the file. The error names the option and the file.
     pub(crate) fn credentials(&self) -> Result<Credentials, String> {
         let user = self.node_user.as_deref();
         match (&self.node_auth, &self.node_auth_file) {
-            (Some(password), _) => Ok(password.credentials(user)),
+            (Some(password), _) => Ok(password.again("--node-auth")?.credentials(user)),
             (None, Some(path)) => Ok(Secret::read("--node-auth-file", path)?.credentials(user)),
             (None, None) => Ok(Credentials::default()),
         }

@@ -490,6 +490,11 @@ impl ProxyArgs {
         self.node_auth.credentials()
     }
 
+    /// Whether files have passwords for nodes or sentinels, or the token of the admin listener.
+    pub(crate) fn has_secret_files(&self) -> bool {
+        self.node_auth.has_file() || self.discovery.has_secret_file() || self.admin.has_token_file()
+    }
+
     /// Settings of the embedded stores, if there are no nodes.
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
         let (shards, memory_max, policy) =

@@ -77,8 +77,10 @@ pub(super) enum Heard {
 
 /// First bytes for the peer of a conversation, if any.
 #[derive(Clone, Default)]
-pub(super) struct Greetings {
+pub struct Greetings {
+    /// For a node.
     pub node: Option<Vec<u8>>,
+    /// For a sentinel.
     pub sentinel: Option<Vec<u8>>,
 }
 
@@ -110,6 +112,11 @@ const LIMITS: ReplyLimits =
 impl Talks {
     pub(super) fn new(greetings: Greetings) -> Talks {
         Talks { talks: Slab::default(), actions: VecDeque::new(), greetings }
+    }
+
+    /// Has the conversations to come begin with `greetings`.
+    pub(super) fn renew(&mut self, greetings: Greetings) {
+        self.greetings = greetings;
     }
 
     /// Begins one, with `request`.
@@ -271,6 +278,18 @@ mod tests {
         assert_eq!(received(&mut talks, conn, b"+a\r\n*1\r\n"), [Heard::Reply(b"+a\r\n".to_vec())]);
         let rest = [Heard::Reply(b"*1\r\n:1\r\n".to_vec()), Heard::Reply(b":2\r\n".to_vec())];
         assert_eq!(received(&mut talks, conn, b":1\r\n:2\r\n"), rest);
+    }
+
+    #[test]
+    fn later_conversations_begin_with_the_renewed_greeting() {
+        let (mut talks, _, _) = begun(Some(b"AUTH x"));
+        talks.renew(Greetings { node: Some(b"AUTH y".to_vec()), sentinel: Some(b"AUTH z".to_vec()) });
+        for (party, greeting) in [(Party::Node, "AUTH yask"), (Party::Sentinel, "AUTH zask")] {
+            let conn = talks.open(&address(), party, b"ask", Instant::from_nanos(9));
+            assert!(matches!(talks.poll_action(), Some(Action::Connect { .. })));
+            talks.handle(Event::Connected { conn });
+            assert_eq!(talks.poll_action(), Some(Action::Send { conn, bytes: greeting.as_bytes().to_vec() }));
+        }
     }
 
     #[test]
