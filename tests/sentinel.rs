@@ -264,6 +264,25 @@ fn sentinels_with_credentials_work_beside_a_missing_one() {
 }
 
 #[test]
+fn another_password_for_sentinels_is_used_after_a_hang_up() {
+    let directory = Directory::new();
+    let primary = RedisServer::start();
+    let port = free_port();
+    let lines = format!("port {port}\nuser default on >right ~* &* +@all\n");
+    let _sentinel = sentinel(&directory, &lines, primary.port);
+    let password = directory.write("password", "wrong\n");
+    let flag = format!("--sentinel-auth-file={password}");
+    let proxy = proxy(&format!("127.0.0.1:{port}"), "one", &[&flag]);
+    says(&proxy, "WRONGPASS");
+    directory.write("password", "right\n");
+    proxy.signal("HUP");
+    says(&proxy, "secrets reloaded");
+    says(&proxy, "topology discovered");
+    let mut client = Client::connect(proxy.port);
+    serves(&mut client, "key");
+}
+
+#[test]
 fn unknown_primary_name_is_logged_and_others_serve() {
     let local = Local::start(&["--sets=1", "--sentinel"]);
     let proxy = proxy(&local.addresses_of("sentinels"), "set-0,nonsense", &[]);
