@@ -58,7 +58,8 @@ fn statsd_gets_counts_and_levels_by_corvus_names() {
             of_node("commands.completed")?,
             figure("latency")?,
         ];
-        (sent >= 5.0 && more.iter().all(|figure| *figure > 0.0)).then_some((all, rest))
+        // Counts are published once a second, and slow requests at once.
+        (sent >= 5.0 && all[1] >= 5.0 && more.iter().all(|figure| *figure > 0.0)).then_some((all, rest))
     });
     let (all, rest) = all;
     assert_eq!(all, [1.0, 5.0, 5.0, 1.0]);

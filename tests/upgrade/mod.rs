@@ -2,6 +2,7 @@
 
 mod clients;
 mod failures;
+mod forced;
 mod listeners;
 mod load;
 

@@ -172,13 +172,19 @@ impl Routes {
         let order = match asked.method {
             "POST" => match order_of(asked.query) {
                 Some(order) => order,
-                None => return Answer::text(400, "write /reload, /reload?to=N or /reload?to=back\n"),
+                None => {
+                    return Answer::text(
+                        400,
+                        "write /reload, /reload?force=1, /reload?to=N or /reload?to=back\n",
+                    );
+                }
             },
             _ => ReloadOrder::Plan,
         };
         let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
         match self.subject.reload(order) {
             ReloadOutcome::Done(lines) => Answer::text(200, text(&lines)),
+            ReloadOutcome::Begun(lines) => Answer::text(202, text(&lines)),
             ReloadOutcome::Refused(reasons) => Answer::text(409, text(&reasons)),
             ReloadOutcome::Faulty(faults) => Answer::text(400, text(&faults)),
             ReloadOutcome::Late => {
@@ -217,6 +223,9 @@ impl Asked<'_> {
 
 /// The order in a query; `None` if it has other words.
 fn order_of(query: &str) -> Option<ReloadOrder> {
+    if query == "force=1" {
+        return Some(ReloadOrder::Force);
+    }
     match query.strip_prefix("to=") {
         Some("back") => Some(ReloadOrder::Back(None)),
         Some(number) => Some(ReloadOrder::Back(Some(number.parse().ok()?))),
@@ -288,7 +297,8 @@ mod tests {
         assert_eq!(order_of(""), Some(ReloadOrder::Follow));
         assert_eq!(order_of("to=7"), Some(ReloadOrder::Back(Some(7))));
         assert_eq!(order_of("to=back"), Some(ReloadOrder::Back(None)));
-        for wrong in ["to=", "to=-1", "to=x", "from=1", "to=1&to=2", "back"] {
+        assert_eq!(order_of("force=1"), Some(ReloadOrder::Force));
+        for wrong in ["force", "force=0", "to=", "to=-1", "to=x", "from=1", "to=1&to=2", "back"] {
             assert_eq!(order_of(wrong), None, "{wrong}");
         }
     }

@@ -370,7 +370,7 @@ pub enum ProxyQuestion {
     BigKeys,
     /// `PROXY HOTSLOTS [count]`: the slots of most requests.
     HotSlots,
-    /// `PROXY RELOAD`, `PROXY RELOAD PLAN`, `PROXY RELOAD BACK [number]`: the configuration of the process.
+    /// `PROXY RELOAD`, `PROXY RELOAD PLAN`, `PROXY RELOAD FORCE`, `PROXY RELOAD BACK [number]`: the configuration of the process.
     Reload,
     /// `PROXY UPDATESLOTMAP`, as in corvus: the discovery looks for a newer topology.
     UpdateSlotMap,

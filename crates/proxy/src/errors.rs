@@ -261,7 +261,7 @@ pub(crate) const ELEMENT_NOT_RETURNED: &str = "ERR the element was not put back"
 pub(crate) const UNBLOCKED: &str = "UNBLOCKED client unblocked via CLIENT UNBLOCK";
 pub(crate) const PROXY_SLOWLOG: &str = "ERR write PROXY SLOWLOG GET [count], LEN or RESET";
 pub(crate) const PROXY_RELOAD: &str =
-    "ERR write PROXY RELOAD, PROXY RELOAD PLAN or PROXY RELOAD BACK [number]";
+    "ERR write PROXY RELOAD, PROXY RELOAD PLAN, PROXY RELOAD FORCE or PROXY RELOAD BACK [number]";
 pub(crate) const NOT_DISCOVERED: &str = "ERR the nodes are those of the configuration: shardis looks for a topology with --cluster or --sentinel alone";
 pub(crate) const PROXY_COUNT: &str = "ERR write at most one number: that of the entries";
 pub(crate) const SYNTAX: &str = "ERR syntax error";

@@ -302,7 +302,8 @@ impl Control {
             }
             self.receive_clients();
             if has_bytes(&mut self.upgrades) {
-                self.begin_upgrade();
+                // The log says what speaks against it.
+                let _ = self.begin_upgrade();
             }
             if let Some(courier) = self.go_on_with_upgrade() {
                 return Ok(End::Upgraded(courier));

@@ -186,7 +186,7 @@ const TEXTS: &[(&str, &[&str])] = &[
             "    Return the slots of the most requests.",
             "INFO",
             "    Return settings and counts of the proxy itself.",
-            "RELOAD [PLAN | BACK [<number>]]",
+            "RELOAD [PLAN | FORCE | BACK [<number>]]",
             "    Read the configuration again, tell what would change, or go back.",
             "SLOWLOG (GET [<count>] | LEN | RESET)",
             "    Return, count or forget the slow requests, with the time in each stage.",

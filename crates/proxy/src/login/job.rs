@@ -28,6 +28,8 @@ pub enum ReloadOrder {
     Plan,
     /// Follow the file.
     Follow,
+    /// Follow the file. If a change needs a restart, have the next process follow it, which takes over by an upgrade.
+    Force,
     /// Follow the kept configuration of this number; without one, that before the present one.
     Back(Option<u64>),
 }
@@ -37,6 +39,8 @@ pub enum ReloadOrder {
 pub enum ReloadOutcome {
     /// Carried out: a line for each change.
     Done(Vec<String>),
+    /// The next process begins, which makes these changes.
+    Begun(Vec<String>),
     /// Refused for these reasons.
     Refused(Vec<String>),
     /// The file has these faults.

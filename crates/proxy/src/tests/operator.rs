@@ -241,12 +241,13 @@ fn reload_is_answered_with_its_outcome() {
         ReloadOutcome::Done(lines("a")),
         ReloadOutcome::Refused(lines("b")),
         ReloadOutcome::Faulty(lines("c\r\nd")),
+        ReloadOutcome::Begun(lines("a")),
         ReloadOutcome::Late,
     ];
-    let asked = "proxy reload|proxy reload plan|proxy reload back|proxy reload back 3|proxy reload|ping|";
+    let asked = "proxy reload|proxy reload plan|proxy reload back|proxy reload back 3|proxy reload force|proxy reload|ping|";
     assert_eq!(
         reloaded(&mut rig, asked, &outcomes),
-        "+OK|*2|$1|a|$4|more|-ERR reload refused: b|-ERR reload refused: c  d|\
+        "+OK|*2|$1|a|$4|more|-ERR reload refused: b|-ERR reload refused: c  d|+upgrade started|\
          -ERR no answer about the configuration in time, outcome unknown|+PONG|"
     );
 }

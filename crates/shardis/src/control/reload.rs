@@ -34,6 +34,7 @@ impl Control {
         match order {
             ReloadOrder::Plan => self.plan(),
             ReloadOrder::Follow => self.reload(),
+            ReloadOrder::Force => self.force(),
             ReloadOrder::Back(wanted) => self.go_back(wanted),
         }
     }
@@ -67,6 +68,28 @@ impl Control {
         };
         self.systemd.show_ready();
         outcome
+    }
+
+    /// Follows the file, by an upgrade if a change needs a restart: the next process reads the file when it starts.
+    fn force(&mut self) -> ReloadOutcome {
+        let mut lines = match self.serving.read_again() {
+            Some(Ok(serving)) => {
+                let changes = Changes::between(&self.serving, &serving);
+                if changes.obstacles().is_empty() {
+                    return self.reload();
+                }
+                changes.lines()
+            }
+            // A file with faults, or none.
+            _ => return self.reload(),
+        };
+        match self.begin_upgrade() {
+            Ok(pid) => {
+                lines.push(format!("upgrade started: the process {pid} takes over with this configuration, or the log says why not"));
+                ReloadOutcome::Begun(lines)
+            }
+            Err(reason) => ReloadOutcome::Refused(vec![format!("the upgrade that this needs: {reason}")]),
+        }
     }
 
     /// Follows a configuration that is kept, although the file may say otherwise.

@@ -98,19 +98,23 @@ impl Control {
         }
     }
 
-    /// Starts the next process, unless something speaks against it.
-    pub(super) fn begin_upgrade(&mut self) {
+    /// Starts the next process, unless something speaks against it. Returns its number, or the reason, which the log has as well.
+    pub(super) fn begin_upgrade(&mut self) -> Result<u32, String> {
         if let Some(reason) = self.obstacle_to_upgrade() {
-            return error!(reason, hint = STAYS, "upgrade refused");
+            error!(reason, hint = STAYS, "upgrade refused");
+            return Err(reason.to_owned());
         }
         match self.start_successor() {
             Ok(successor) => {
-                info!(pid = successor.pid, program = self.upgrade.program.path(), "upgrade started");
+                let pid = successor.pid;
+                info!(pid, program = self.upgrade.program.path(), "upgrade started");
                 self.upgrade.successor = Some(successor);
+                Ok(pid)
             }
             Err(error) => {
                 let reason = format!("{}: {}", self.upgrade.program.path(), error);
                 error!(reason, hint = STAYS, "upgrade failed");
+                Err(reason)
             }
         }
     }
