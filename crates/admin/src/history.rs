@@ -1,7 +1,7 @@
 //! The last fifteen minutes: rates and quantiles of the whole process and of each node, one sample every five seconds.
 //!
-//! A page that is opened during an incident shows from these how it came. A sample has nine numbers of four bytes for each
-//! node, so 100 nodes take 650 KB. Nothing here looks at a clock.
+//! A page that is opened during an incident shows from these how it came. A sample has ten numbers of four bytes for each
+//! node, so 100 nodes take 720 KB. Nothing here looks at a clock.
 
 use crate::facts::Facts;
 use proxy::{Latency, NodeReport, NodeState};
@@ -14,7 +14,7 @@ use std::time::Duration;
 pub(crate) const EVERY: Duration = Duration::from_secs(5);
 /// Samples of fifteen minutes.
 const SAMPLES_MAX: usize = 180;
-/// Nodes with a history, which then has 3.3 MB. Further nodes have none.
+/// Nodes with a history, which then has 3.6 MB. Further nodes have none.
 const NODES_MAX: usize = 500;
 /// Bounds of the counts that quantiles are made of: powers of two up to 268 s.
 const BOUNDS: usize = 29;
@@ -32,7 +32,7 @@ const PROCESS_COLUMNS: [&str; 9] = [
     "busiest_worker",
 ];
 /// Numbers about a node. The order is that of [`node_point`].
-const NODE_COLUMNS: [&str; 9] = [
+const NODE_COLUMNS: [&str; 10] = [
     "up",
     "replies_per_s",
     "p50_us",
@@ -42,6 +42,7 @@ const NODE_COLUMNS: [&str; 9] = [
     "in_flight",
     "queued_bytes",
     "bytes_per_s",
+    "used_memory_bytes",
 ];
 
 /// One sample of one series. An unknown number is NaN, which JSON shows as null.
@@ -69,6 +70,8 @@ struct NodeReading {
     bytes: u64,
     errors: u64,
     times: Times,
+    /// `None` if the node does not tell.
+    used_memory_bytes: Option<u64>,
 }
 
 /// A distribution since the start.
@@ -105,6 +108,7 @@ impl NodeReading {
             bytes: node.counts.bytes_in + node.counts.bytes_out,
             errors: node.counts.errors,
             times: Times::of(&node.counts.times),
+            used_memory_bytes: node.memory.map(|memory| memory.used_bytes),
         }
     }
 }
@@ -178,7 +182,7 @@ pub(crate) struct History {
     times_s: VecDeque<f64>,
     process: Series<9>,
     /// By address; each has as many points as there are samples.
-    nodes: Vec<(String, Series<9>)>,
+    nodes: Vec<(String, Series<10>)>,
     /// The reading to which the next one is compared.
     before: Option<Reading>,
 }
@@ -205,7 +209,7 @@ impl History {
             let found = |reading: &'_ Reading| reading.nodes.iter().position(|node| node.address == *address);
             let point = match (found(&reading), found(&before)) {
                 (Some(now), Some(then)) => node_point(&reading.nodes[now], &before.nodes[then], seconds),
-                _ => [f32::NAN; 9],
+                _ => [f32::NAN; 10],
             };
             series.push(point);
         }
@@ -270,7 +274,7 @@ fn process_point(now: &Reading, before: &Reading, seconds: f64) -> Point<9> {
     ]
 }
 
-fn node_point(now: &NodeReading, before: &NodeReading, seconds: f64) -> Point<9> {
+fn node_point(now: &NodeReading, before: &NodeReading, seconds: f64) -> Point<10> {
     let times = now.times.since(&before.times);
     [
         f32::from(u8::from(now.is_up)),
@@ -282,6 +286,7 @@ fn node_point(now: &NodeReading, before: &NodeReading, seconds: f64) -> Point<9>
         now.in_flight as f32,
         now.queued_bytes as f32,
         rate(now.bytes, before.bytes, seconds),
+        now.used_memory_bytes.map_or(f32::NAN, |bytes| bytes as f32),
     ]
 }
 
@@ -299,7 +304,7 @@ pub(crate) struct HistoryAnswer<'a> {
     last: u64,
     /// Seconds from 1970 to each sample.
     times_s: Vec<f64>,
-    process: Columns<'a>,
+    process: Columns<'a, 9>,
     nodes: Vec<NodeHistory<'a>>,
 }
 
@@ -307,18 +312,18 @@ pub(crate) struct HistoryAnswer<'a> {
 struct NodeHistory<'a> {
     address: &'a str,
     #[serde(flatten)]
-    columns: Columns<'a>,
+    columns: Columns<'a, 10>,
 }
 
 /// A series by columns.
-struct Columns<'a> {
-    names: &'static [&'static str; 9],
-    series: &'a Series<9>,
+struct Columns<'a, const N: usize> {
+    names: &'static [&'static str; N],
+    series: &'a Series<N>,
     /// The index of the first point that is asked for.
     first: usize,
 }
 
-impl Serialize for Columns<'_> {
+impl<const N: usize> Serialize for Columns<'_, N> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.names.len()))?;
         for (column, name) in self.names.iter().enumerate() {
