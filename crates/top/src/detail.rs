@@ -1,6 +1,6 @@
 //! One node, command, key, slow request, client, event or cause alone: all that is known of it.
 
-use crate::figures::{Cause, Command, Node};
+use crate::figures::{Cause, Command, Node, Quantiles};
 use crate::format::{NONE, bytes, clock, memory, number, percent, rate, time};
 use crate::sample::{Client, Event, HotKey, Slow};
 use crate::state::State;
@@ -59,16 +59,13 @@ fn node(node: &Node, events: &[&Event]) -> Vec<Field> {
         field("role", &node.role),
         field("keys", table::share(node)),
         field("replies/s", rate(node.replies_per_s)),
-        field("p50", time(node.times.p50_us)),
-        field("p99", time(node.times.p99_us)),
-        field("p99.9", time(node.times.p999_us)),
+        field("times", times(&node.times)),
         field("errors/s", rate(node.errors_per_s)),
         field("failures", number(node.failures as f64)),
         field("connections", number(node.connections as f64)),
         field("in flight", number(node.in_flight as f64)),
         field("queued", bytes(node.queued_bytes as f64)),
-        field("memory", memory(node.used_memory_bytes)),
-        field("maxmemory", memory(node.maxmemory_bytes)),
+        field("memory", memory_of(node)),
         field("bytes/s", node.bytes_per_s.map_or_else(|| NONE.to_owned(), bytes)),
     ];
     if !events.is_empty() {
@@ -77,6 +74,19 @@ fn node(node: &Node, events: &[&Event]) -> Vec<Field> {
     let line = |event: &&Event| field(&clock(event.time_s), format!("{} {}", event.name, event.details));
     fields.extend(events.iter().rev().take(EVENTS_MAX).map(line));
     fields
+}
+
+/// The node's memory and its limit, if it has one.
+fn memory_of(node: &Node) -> String {
+    match node.maxmemory_bytes {
+        Some(1..) => format!("{} of {}", memory(node.used_memory_bytes), memory(node.maxmemory_bytes)),
+        _ => memory(node.used_memory_bytes),
+    }
+}
+
+/// The quantiles in one line: a dead node's events must fit below.
+fn times(times: &Quantiles) -> String {
+    format!("p50 {}, p99 {}, p99.9 {}", time(times.p50_us), time(times.p99_us), time(times.p999_us))
 }
 
 fn command(command: &Command, calls_of_all: u64) -> Vec<Field> {

@@ -102,16 +102,32 @@ pub(super) fn write_program(path: &Path, text: &str) -> Result<()> {
     Ok(std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755))?)
 }
 
+/// Runs `unit`. If another process of this machine has taken its port, the unit begins anew at another one.
 fn run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &World) -> Result<Vec<Outcome>> {
+    let mut output = String::new();
+    for _ in 0..ATTEMPTS_MAX {
+        output = try_to_run(unit, is_quick, source, skip_file, world)?;
+        if !output.contains(PORT_IS_TAKEN) {
+            break;
+        }
+    }
+    Ok(read(unit, &output))
+}
+
+fn try_to_run(unit: &str, is_quick: bool, source: &Path, skip_file: &Path, world: &World) -> Result<String> {
     let mut tclsh = command("tclsh");
     tclsh.current_dir(source).args(["tests/test_helper.tcl", "--host", "127.0.0.1"]);
     tclsh.args(["--port", &world.port.to_string(), "--singledb", "--ignore-encoding", "--ignore-digest"]);
     let limit = speed::stretched(TEST_LIMITS[usize::from(is_quick)]).as_secs().to_string();
     tclsh.args(["--durable", "--timeout", &limit, "--baseport", &base_port().to_string()]);
     tclsh.args(["--tags", TAGS, "--single", unit, "--skipfile"]).arg(skip_file);
-    let output = world.output(&tclsh, UNIT_LIMIT)?;
-    Ok(read(unit, &output))
+    world.output(&tclsh, UNIT_LIMIT)
 }
+
+/// Starts of one unit.
+const ATTEMPTS_MAX: usize = 3;
+/// The suite's error before its first test.
+const PORT_IS_TAKEN: &str = "couldn't open socket: address already in use";
 
 /// The range in which the suite's two processes look for a port. Each unit has its own range, below the kernel's range for
 /// outgoing connections. Otherwise another process could take the port between the check and its use.
