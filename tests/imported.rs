@@ -81,6 +81,16 @@ impl Case {
     }
 }
 
+/// A SET of each key to itself.
+fn sets_of(keys: &BTreeSet<Vec<u8>>) -> Vec<Vec<&[u8]>> {
+    keys.iter().map(|key| vec![&b"SET"[..], key, key]).collect()
+}
+
+/// A DEL of each key.
+fn deletions_of(keys: &BTreeSet<Vec<u8>>) -> Vec<Vec<&[u8]>> {
+    keys.iter().map(|key| vec![&b"DEL"[..], key]).collect()
+}
+
 /// The replies to `requests`, which are sent in pipelines.
 fn replies(client: &mut Client, requests: &[Vec<&[u8]>]) -> Vec<Vec<u8>> {
     let mut replies = Vec::new();
@@ -110,13 +120,11 @@ fn keys_live_where_nutcracker_puts_them_by_the_same_file() {
             keys.insert(random_key(&mut prng));
         }
         let (mut theirs, mut ours) = (Client::connect(port), Client::connect(proxy.port));
-        let sets: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"SET"[..], key, key]).collect();
-        for (key, reply) in keys.iter().zip(replies(&mut theirs, &sets)) {
+        for (key, reply) in keys.iter().zip(replies(&mut theirs, &sets_of(&keys))) {
             assert_eq!(show(&reply), "+OK\\r\\n", "nutcracker, {case:?}, {}", show(key));
         }
         // A deletion finds the one copy that nutcracker made.
-        let deletions: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"DEL"[..], key]).collect();
-        for (key, reply) in keys.iter().zip(replies(&mut ours, &deletions)) {
+        for (key, reply) in keys.iter().zip(replies(&mut ours, &deletions_of(&keys))) {
             assert_eq!(show(&reply), ":1\\r\\n", "{case:?}, {}", show(key));
         }
         let left: Vec<String> = nodes.iter().map(|node| node.connect().ask("DBSIZE")).collect();
@@ -127,10 +135,8 @@ fn keys_live_where_nutcracker_puts_them_by_the_same_file() {
 /// Gives each of `keys` to nutcracker, and takes it away by shardis. Returns whether shardis found the one copy each time: only
 /// then both look at the same node.
 fn are_same_places(theirs: &mut Client, ours: &mut Client, keys: &BTreeSet<Vec<u8>>) -> bool {
-    let sets: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"SET"[..], key, key]).collect();
-    let deletions: Vec<Vec<&[u8]>> = keys.iter().map(|key| vec![&b"DEL"[..], key]).collect();
-    let are_set = replies(theirs, &sets).iter().all(|reply| reply == b"+OK\r\n");
-    replies(ours, &deletions).iter().all(|reply| reply == b":1\r\n") && are_set
+    let are_set = replies(theirs, &sets_of(keys)).iter().all(|reply| reply == b"+OK\r\n");
+    replies(ours, &deletions_of(keys)).iter().all(|reply| reply == b":1\r\n") && are_set
 }
 
 /// Waits until `client` gets a value or a null for each of `keys`: the proxy has ejected what is dead.

@@ -136,8 +136,7 @@ fn a_pool_of_the_file_is_the_mirror_by_its_name() {
         ports[0], one.port, ports[1], two.port
     );
     let directory = Directory::new();
-    let path = directory.path("shardis.toml");
-    std::fs::write(&path, text).unwrap();
+    let path = directory.write("shardis.toml", &text);
     let mut command = shardis_binary();
     command.args(["proxy", "--config"]).arg(&path);
     let proxy = Process::spawn(command, "shardis");
@@ -151,8 +150,7 @@ fn a_pool_cannot_mirror_itself() {
     let port = free_port();
     let refused = |config: &str, text: &str| {
         let directory = Directory::new();
-        let path = directory.path("shardis.toml");
-        std::fs::write(&path, config).unwrap();
+        let path = directory.write("shardis.toml", config);
         let mut command: Command = shardis_binary();
         command.args(["proxy", "--config"]).arg(&path);
         let finished = run(command);

@@ -74,14 +74,8 @@ fn commands_over_shards_answer_as_a_single_redis() {
     assert!(requests < REQUESTS_ACROSS_DEFAULT || missing.is_empty(), "never succeeded: {missing:?}");
 }
 
-#[test]
-fn random_sessions_answer_as_a_single_redis() {
-    if server::is_too_old_for(THE_WORDS) {
-        return;
-    }
-    let name = "random_sessions_answer_as_a_single_redis";
-    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_OF_SESSIONS);
-    let mut comparison = Comparison { changes_sessions: true, ..Comparison::start(seed_for(name)) };
+/// Compares this number of requests, and then all databases.
+fn compare_sessions(comparison: &mut Comparison, requests: u64) {
     while comparison.compared < requests {
         comparison.compare_batch();
     }
@@ -91,6 +85,17 @@ fn random_sessions_answer_as_a_single_redis() {
         requests < REQUESTS_OF_SESSIONS || commands >= COMMANDS_MIN,
         "only {commands} commands were drawn"
     );
+}
+
+#[test]
+fn random_sessions_answer_as_a_single_redis() {
+    if server::is_too_old_for(THE_WORDS) {
+        return;
+    }
+    let name = "random_sessions_answer_as_a_single_redis";
+    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_OF_SESSIONS);
+    let mut comparison = Comparison { changes_sessions: true, ..Comparison::start(seed_for(name)) };
+    compare_sessions(&mut comparison, requests);
 }
 
 #[test]
@@ -105,15 +110,7 @@ fn a_namespace_answers_as_a_single_redis_and_stays_alone() {
     nodes.iter_mut().for_each(|node| assert_eq!(node.ask("SET foreign untouched"), "+OK\\r\\n"));
     let comparison = Comparison::of(seed_for(name), world, true, Draw::new);
     let mut comparison = Comparison { changes_sessions: true, is_in_namespace: true, ..comparison };
-    while comparison.compared < requests {
-        comparison.compare_batch();
-    }
-    comparison.compare_all_databases();
-    let commands = comparison.commands.len();
-    assert!(
-        requests < REQUESTS_OF_SESSIONS || commands >= COMMANDS_MIN,
-        "only {commands} commands were drawn"
-    );
+    compare_sessions(&mut comparison, requests);
     for node in &mut nodes {
         for database in 0..DATABASES {
             node.ask(&format!("SELECT {database}"));

@@ -61,19 +61,18 @@ pub struct Plan {
     pub policy: Policy,
     /// Bytes that the mirror may hold.
     pub bytes_max: usize,
-    /// Called when the other pool becomes unreachable, with the reason, and when it is reached.
-    pub report: Report,
 }
 
-/// Starts the mirror of a pool with this number of workers. Returns a tap for each of them.
-pub fn start(plan: Plan, workers: usize, status: &Arc<Status>) -> io::Result<Vec<Tap>> {
+/// Starts the mirror of a pool with this number of workers. Returns a tap for each of them. `report` is called when the other
+/// pool becomes unreachable, with the reason, and when it is reached.
+pub fn start(plan: Plan, workers: usize, status: &Arc<Status>, report: Report) -> io::Result<Vec<Tap>> {
     let (sender, events) = unbounded_channel();
     let tap = |worker| Tap::new(worker, sender.clone(), Arc::clone(status), plan.bytes_max);
     let taps = (0..workers).map(tap).collect();
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let status = Arc::clone(status);
     std::thread::Builder::new().name("mirror".to_owned()).spawn(move || {
-        LocalSet::new().block_on(&runtime, dispatch(events, plan, status));
+        LocalSet::new().block_on(&runtime, dispatch(events, plan, report, status));
     })?;
     Ok(taps)
 }
@@ -81,6 +80,7 @@ pub fn start(plan: Plan, workers: usize, status: &Arc<Status>) -> io::Result<Vec
 /// The state that all connections of a mirror share.
 struct Shared {
     plan: Plan,
+    report: Report,
     /// The first request on each connection.
     login: Option<Vec<u8>>,
     status: Arc<Status>,
@@ -91,17 +91,17 @@ struct Shared {
 impl Shared {
     fn note(&self, outcome: Result<(), &str>) {
         if outcome.is_err() {
-            self.status.counts().failures.fetch_add(1, Ordering::Relaxed);
+            self.status.change(|totals| totals.failures += 1);
             self.not_before.set(Some(Instant::now() + PAUSE));
         }
         if self.was_reached.replace(Some(outcome.is_ok())) != Some(outcome.is_ok()) {
-            (self.plan.report)(outcome);
+            (self.report)(outcome);
         }
     }
 }
 
 /// Gives each client's events to its mirror.
-async fn dispatch(mut events: UnboundedReceiver<Event>, plan: Plan, status: Arc<Status>) {
+async fn dispatch(mut events: UnboundedReceiver<Event>, plan: Plan, report: Report, status: Arc<Status>) {
     let login = plan.login.as_ref().map(|(user, password)| {
         let mut bytes = Vec::new();
         let words: Vec<&[u8]> =
@@ -110,7 +110,7 @@ async fn dispatch(mut events: UnboundedReceiver<Event>, plan: Plan, status: Arc<
         bytes
     });
     let (not_before, was_reached) = (Cell::new(None), Cell::new(None));
-    let shared = Rc::new(Shared { plan, login, status, not_before, was_reached });
+    let shared = Rc::new(Shared { plan, report, login, status, not_before, was_reached });
     let mut clients: HashMap<(usize, Id), UnboundedSender<Seen>> = HashMap::new();
     while let Some((worker, conn, seen)) = events.recv().await {
         let key = (worker, conn);
@@ -168,15 +168,15 @@ async fn follow(mut seen: UnboundedReceiver<Seen>, shared: Rc<Shared>) {
         counted_bytes: 0,
         shared,
     };
-    mirror.shared.status.counts().clients.fetch_add(1, Ordering::Relaxed);
+    mirror.shared.status.change(|totals| totals.clients += 1);
     let end = mirror.run(&mut seen).await;
     if end == Some(End::Left) {
-        mirror.shared.status.counts().clients_left.fetch_add(1, Ordering::Relaxed);
+        mirror.shared.status.change(|totals| totals.clients_left += 1);
     }
     mirror.shadow.fail(mirror.other.is_some());
     mirror.count();
     mirror.shared.release(mirror.counted_bytes);
-    mirror.shared.status.counts().clients.fetch_sub(1, Ordering::Relaxed);
+    mirror.shared.status.change(|totals| totals.clients -= 1);
     seen.close();
     while let Ok(seen) = seen.try_recv() {
         mirror.shared.release(seen.len() + EVENT_BYTES);

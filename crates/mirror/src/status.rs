@@ -2,6 +2,7 @@
 
 use crate::compare::Verdict;
 use crate::shadow::{Compared, Counts};
+use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -13,7 +14,7 @@ const DIFFERENCES_MAX: usize = 100;
 const SHOWN_BYTES_MAX: usize = 200;
 
 /// The counts of all mirrors of a pool since the start.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Totals {
     /// Clients that are mirrored now.
     pub clients: u64,
@@ -40,10 +41,10 @@ pub struct Totals {
 }
 
 /// Two replies that differ.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Difference {
     /// Seconds since 1970.
-    pub at_s: f64,
+    pub time_s: f64,
     /// The command.
     pub command: &'static str,
     /// The beginning of the first key, printable.
@@ -54,50 +55,28 @@ pub struct Difference {
     pub theirs: String,
 }
 
-/// Everything that operators see of a pool's mirror.
+/// Everything that operators see of a pool's mirror. Workers change only numbers that need no lock.
 #[derive(Debug, Default)]
 pub struct Status {
-    counts: Atomics,
     kept: Mutex<Kept>,
     pub(crate) held_bytes: AtomicUsize,
+    pub(crate) clients_lost: AtomicU64,
 }
 
-#[derive(Debug, Default)]
-pub(crate) struct Atomics {
-    pub clients: AtomicU64,
-    pub clients_left: AtomicU64,
-    pub clients_lost: AtomicU64,
-    pub failures: AtomicU64,
-    sent: AtomicU64,
-    unsent: AtomicU64,
-    unanswered: AtomicU64,
-    same: AtomicU64,
-    uncompared: AtomicU64,
-}
-
+/// The counts and differences that the mirror's thread changes.
 #[derive(Debug, Default)]
 struct Kept {
-    different: BTreeMap<&'static str, u64>,
+    totals: Totals,
     differences: VecDeque<Difference>,
 }
 
 impl Status {
     /// The counts.
     pub fn totals(&self) -> Totals {
-        let load = |count: &AtomicU64| count.load(Ordering::Relaxed);
-        let counts = &self.counts;
         Totals {
-            clients: load(&counts.clients),
-            clients_left: load(&counts.clients_left),
-            clients_lost: load(&counts.clients_lost),
-            sent: load(&counts.sent),
-            unsent: load(&counts.unsent),
-            unanswered: load(&counts.unanswered),
-            same: load(&counts.same),
-            uncompared: load(&counts.uncompared),
-            different: self.kept().different.clone(),
-            failures: load(&counts.failures),
+            clients_lost: self.clients_lost.load(Ordering::Relaxed),
             held_bytes: self.held_bytes.load(Ordering::Relaxed) as u64,
+            ..self.kept().totals.clone()
         }
     }
 
@@ -106,48 +85,49 @@ impl Status {
         self.kept().differences.iter().cloned().collect()
     }
 
-    pub(crate) fn counts(&self) -> &Atomics {
-        &self.counts
+    /// Has `change` change the counts, from the mirror's thread.
+    pub(crate) fn change(&self, change: impl FnOnce(&mut Totals)) {
+        change(&mut self.kept().totals);
     }
 
     /// Adds what one mirror has counted and compared.
     pub(crate) fn add(&self, counts: Counts, compared: &mut Vec<Compared>) {
-        let add = |count: &AtomicU64, more: u64| {
-            if more > 0 {
-                count.fetch_add(more, Ordering::Relaxed);
-            }
-        };
-        add(&self.counts.sent, counts.sent);
-        add(&self.counts.unsent, counts.unsent);
-        add(&self.counts.unanswered, counts.unanswered);
+        if counts == Counts::default() && compared.is_empty() {
+            return;
+        }
+        let mut kept = self.kept();
+        let totals = &mut kept.totals;
+        totals.sent += counts.sent;
+        totals.unsent += counts.unsent;
+        totals.unanswered += counts.unanswered;
         for pair in compared.drain(..) {
             match pair.verdict {
-                Verdict::Same => add(&self.counts.same, 1),
-                Verdict::Uncompared => add(&self.counts.uncompared, 1),
-                Verdict::Different => self.note_difference(&pair),
+                Verdict::Same => kept.totals.same += 1,
+                Verdict::Uncompared => kept.totals.uncompared += 1,
+                Verdict::Different => kept.note_difference(&pair),
             }
         }
-    }
-
-    fn note_difference(&self, pair: &Compared) {
-        let at_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs_f64();
-        let (ours, theirs) = (shown(pair.ours.bytes()), shown(pair.theirs.bytes()));
-        let mut kept = self.kept();
-        *kept.different.entry(pair.command).or_default() += 1;
-        if kept.differences.len() == DIFFERENCES_MAX {
-            kept.differences.pop_front();
-        }
-        kept.differences.push_back(Difference {
-            at_s,
-            command: pair.command,
-            key: shown(&pair.key),
-            ours,
-            theirs,
-        });
     }
 
     fn kept(&self) -> MutexGuard<'_, Kept> {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Kept {
+    fn note_difference(&mut self, pair: &Compared) {
+        let time_s = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        *self.totals.different.entry(pair.command).or_default() += 1;
+        if self.differences.len() == DIFFERENCES_MAX {
+            self.differences.pop_front();
+        }
+        self.differences.push_back(Difference {
+            time_s: time_s.as_secs_f64(),
+            command: pair.command,
+            key: shown(&pair.key),
+            ours: shown(pair.ours.bytes()),
+            theirs: shown(pair.theirs.bytes()),
+        });
     }
 }
 

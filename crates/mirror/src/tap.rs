@@ -77,7 +77,7 @@ impl Tap {
             return;
         }
         if !self.send(conn, seen(bytes.to_vec()), bytes.len()) {
-            self.status.counts().clients_lost.fetch_add(1, Ordering::Relaxed);
+            self.status.clients_lost.fetch_add(1, Ordering::Relaxed);
             self.closed(conn);
         }
     }

@@ -69,6 +69,22 @@ enum Next {
     CloseIfFinished,
 }
 
+/// Looks at a reply that is late or a sample, or an error of a node. Returns whether the request of the error is sent again.
+/// The reply is the first `len` of `bytes`.
+#[cold]
+#[inline(never)]
+fn is_sent_again(proxy: &mut Proxy, ix: LinkIx, bytes: &[u8], len: usize) -> bool {
+    let cx = &mut proxy.core.cx;
+    let reply = &bytes[..len];
+    let queued_us = cx.engine.links[ix].front().map(|ticket| ticket.queued_us);
+    if queued_us.is_some_and(|queued_us| cx.slow.looks_at(queued_us, cx.engine.now_us)) {
+        slow::look_at_replies(cx, &proxy.peers, ix, bytes);
+    }
+    resp::reply::is_error(reply)
+        && (scripts::send_again(&mut proxy.core.cx, &mut proxy.peers, ix, reply)
+            || proxy.core.cx.engine.keeps.is_kept() && proxy.redirect(ix, reply))
+}
+
 impl Proxy {
     /// Reads the replies in `bytes`, which came from `ix`.
     pub(crate) fn handle_replies(&mut self, ix: LinkIx, bytes: &[u8]) {
@@ -322,33 +338,8 @@ impl Proxy {
         }
         let Some(ticket) = link.front() else { return Err(unexpected_reply()) };
         let may_decline = resp::reply::is_error(reply) && cx.engine.keeps.max(ticket.kept).is_kept();
-        if may_decline || cx.slow.looks_at(ticket.queued_us, cx.engine.now_us) {
-            return self.handle_special_reply(ix, bytes, len);
-        }
-        let is_usual = matches!(link.used_by, Use::Shared | Use::Pinned | Use::Subscription);
-        if is_usual && ticket.owner == Owner::Client {
-            let recipient = Recipient::of(ticket);
-            link.pop();
-            return Ok(self.deliver_run(ix, recipient, reply, rest));
-        }
-        self.handle_unusual_reply(ix, reply);
-        Ok(0)
-    }
-
-    /// Handles a reply that is late or a sample, or an error of a node that may decline a request.
-    #[cold]
-    #[inline(never)]
-    fn handle_special_reply(&mut self, ix: LinkIx, bytes: &[u8], len: usize) -> Result<usize, Fault> {
-        let cx = &mut self.core.cx;
-        let (reply, rest) = bytes.split_at(len);
-        let queued_us = cx.engine.links[ix].front().map(|ticket| ticket.queued_us);
-        if queued_us.is_some_and(|queued_us| cx.slow.looks_at(queued_us, cx.engine.now_us)) {
-            slow::look_at_replies(cx, &self.peers, ix, bytes);
-        }
-        if resp::reply::is_error(reply)
-            && (scripts::send_again(&mut self.core.cx, &mut self.peers, ix, reply)
-                || self.core.cx.engine.keeps.is_kept() && self.redirect(ix, reply))
-        {
+        let is_special = may_decline || cx.slow.looks_at(ticket.queued_us, cx.engine.now_us);
+        if is_special && is_sent_again(self, ix, bytes, len) {
             return Ok(0);
         }
         let link = &mut self.core.cx.engine.links[ix];

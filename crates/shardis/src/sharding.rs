@@ -3,7 +3,6 @@
 use crate::access::Source;
 use crate::args::admin_tls::AdminTls;
 use crate::args::listener::Place;
-use crate::args::mirror::Wanted;
 use crate::args::serving::{Pool, of_pool};
 use crate::args::{AdminArgs, ProxyArgs};
 use crate::control::{Movable, Plan, Service};
@@ -100,7 +99,7 @@ pub(crate) struct ShardingPlan {
     admin_tls: Option<AdminTls>,
     settings: Vec<Setting>,
     /// The mirror, until it is started.
-    mirror: Option<Wanted>,
+    mirror: Option<mirror::Plan>,
     /// The pool's name, if there are pools.
     name: Option<String>,
 }
@@ -260,10 +259,8 @@ impl Reports {
 impl ShardingPlan {
     /// Starts the mirror, if one is wanted, with a tap for each worker.
     fn mirror(&mut self, workers: usize) -> Result<(Option<Arc<mirror::Status>>, Vec<Tap>)> {
-        let Some(Wanted { target, login, policy, bytes_max }) = self.mirror.take() else {
-            return Ok((None, Vec::new()));
-        };
-        let (status, span, at) = (Arc::default(), pool_span(self.name.as_deref()), target.to_string());
+        let Some(plan) = self.mirror.take() else { return Ok((None, Vec::new())) };
+        let (status, span, at) = (Arc::default(), pool_span(self.name.as_deref()), plan.target.to_string());
         let report = Box::new(move |reached: Result<(), &str>| {
             let _in_pool = span.enter();
             match reached {
@@ -271,8 +268,7 @@ impl ShardingPlan {
                 Err(reason) => warn!(target = at, reason, "mirror unreachable"),
             }
         });
-        let plan = mirror::Plan { target, login, policy, bytes_max, report };
-        let taps = mirror::start(plan, workers, &status)?;
+        let taps = mirror::start(plan, workers, &status, report)?;
         Ok((Some(status), taps))
     }
 }

@@ -4,7 +4,7 @@ use super::bytes::parse_bytes;
 use super::listener::{Place, Way};
 use crate::access::Secret;
 use clap::Args;
-use mirror::{Policy, SHARE_WHOLE, Target};
+use mirror::{Plan, Policy, SHARE_WHOLE, Target};
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
@@ -77,17 +77,9 @@ impl fmt::Display for Mirrored {
     }
 }
 
-/// A mirror that can be started.
-pub(crate) struct Wanted {
-    pub target: Target,
-    pub login: Option<(Option<Vec<u8>>, Vec<u8>)>,
-    pub policy: Policy,
-    pub bytes_max: usize,
-}
-
 impl MirrorArgs {
     /// The mirror, if one is wanted. An error names the option and the file.
-    pub(crate) fn wanted(&self) -> Result<Option<Wanted>, String> {
+    pub(crate) fn wanted(&self) -> Result<Option<Plan>, String> {
         let target = match &self.mirror {
             None => return Ok(None),
             Some(Mirrored::At(target)) => target,
@@ -105,7 +97,7 @@ impl MirrorArgs {
             }
         };
         let policy = Policy { reads: self.mirror_requests == "all", share: self.mirror_share };
-        Ok(Some(Wanted { target: target.clone(), login, policy, bytes_max: self.mirror_memory }))
+        Ok(Some(Plan { target: target.clone(), login, policy, bytes_max: self.mirror_memory }))
     }
 
     /// Refuses a mirror that is this pool itself, whose listeners are `ways`.
