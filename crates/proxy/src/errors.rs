@@ -219,6 +219,7 @@ pub(crate) fn write_unknown_node(out: &mut Vec<u8>, id: &[u8]) {
 pub(crate) const NO_PRIMARY: &str = "it has no primary at the moment";
 pub(crate) const REDIRECTED: &str =
     "its slot is migrating, and the request was still redirected at its timeout";
+pub(crate) const OVERTAKEN: &str = "it was declined, and a later request of this client has run";
 pub(crate) const PROFILE_NODES_MAX: &str = "too many databases are in use at once";
 pub(crate) const USER_NODES_MAX: &str = "too many users are logged in at once";
 pub(crate) const NO_PROFILE: &str = "too many users and databases are in use at once";

@@ -16,8 +16,9 @@
 //! Requests that wait for such a link have not run either, and go the same way.
 //!
 //! Requests of one client stay in order: the node declines those of one slot one after the other. shardis sends them
-//! again in that order. A node may decline one request and run the next ([`Behind`]). Then shardis repeats the first
-//! only if no later request for the same slot can have run. While a request waits in the retry queue, the worker
+//! again in that order. A node may decline one request and run the next ([`Behind`]): it gets its slot back, or becomes a
+//! primary again. So the first one waits for the replies to the later ones that are in flight to this node. It is refused
+//! if one of them may have run. While a request waits in the retry queue, the worker
 //! reads nothing more from its client.
 //!
 //! A request is refused after five redirects, when its time is up (`TRYAGAIN`), or when its bytes cannot be kept. A
@@ -126,7 +127,7 @@ impl Proxy {
             return false;
         }
         core.cx.note_declined(&declined);
-        if let Declined::Moved { slot, .. } = declined {
+        if let Declined::Moved { slot, .. } | Declined::Ask { slot, .. } = declined {
             // A key that did not exist is not touched when its slot moves, so the node would still call it unchanged.
             let node = core.cx.engine.links[ix].node;
             let is_of_slot = |link: &Link| link.node == node && link.features.watched_slot == Some(slot);
@@ -188,7 +189,7 @@ impl Proxy {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
-        let later = core.cx.later_to_decline(&ticket, aim, declined.behind());
+        let later = core.cx.later_to_decline(&ticket, link.node, aim, declined.behind());
         core.cx.engine.links[ix].pop();
         let mut watches = false;
         match used_by {
@@ -214,7 +215,7 @@ impl Proxy {
             (Some(request), Some(later)) => {
                 let retry_at = Instant::NEVER;
                 let retry = Retry { ticket, request, profile, shard };
-                Ok(Stray { retry, used_by, watches, aim, later, reason, retry_at })
+                Ok(Stray { retry, used_by, watches, aim, later, to: None, reason, retry_at })
             }
             _ => Err(reason),
         }
@@ -230,7 +231,7 @@ impl Proxy {
             let is_overtaken = |core: &mut Core, stray: &Stray| {
                 core.cx.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
-                    && core.cx.later_to_decline(&ticket, stray.aim, Behind::Anything).is_none()
+                    && core.cx.later_to_decline(&ticket, left, stray.aim, Behind::Anything).is_none()
             };
             match stray {
                 Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
@@ -265,7 +266,14 @@ impl Proxy {
             stray.retry.ticket.deadline = core.cx.engine.now + core.cx.engine.limits.request_timeout;
         }
         let id = core.cx.engine.topology.node_at(address);
+        if stray.later > 0 && id.is_some() {
+            stray.to = id;
+            stray.retry_at = core.cx.engine.now + RETRY_AFTER;
+            return self.park(stray);
+        }
+        let (ticket, aim) = (stray.retry.ticket, stray.aim);
         self.send_in_turn(stray, id, asks);
+        self.core.cx.retry_queue.hasten(&ticket, aim, self.core.cx.engine.now);
     }
 
     /// Sends `stray` to the node `id`. The request waits in the retry queue until earlier ones are answered. Without
@@ -273,7 +281,8 @@ impl Proxy {
     fn send_in_turn(&mut self, stray: Stray, id: Option<NodeId>, asks: bool) {
         match id {
             Some(id) if would_overtake(&mut self.core.cx, &self.peers, &stray, id) => {
-                self.park(Stray { retry_at: self.core.cx.engine.now + RETRY_AFTER, ..stray });
+                let retry_at = self.core.cx.engine.now + RETRY_AFTER;
+                self.park(Stray { retry_at, to: (!asks).then_some(id), ..stray });
             }
             Some(id) => self.send_stray(stray, id, asks),
             None => self.park(Stray { retry_at: Instant::NEVER, ..stray }),
@@ -309,22 +318,34 @@ impl Proxy {
             if stray.retry.ticket.is_of_client() {
                 retire::lift_barrier(&mut self.core.cx, &mut self.peers, stray.retry.ticket);
             }
+            // Nodes do not stay where they are in a new topology.
+            let to = stray.to.filter(|_| !all).or_else(|| self.core.cx.owner_of(stray.aim));
             if stray.retry.ticket.deadline <= now {
-                self.give_up(stray);
+                self.give_up_unless_it_waits(stray, to);
                 continue;
             }
             match fate {
-                Fate::Declined => {
-                    let id = self.core.cx.owner_of(stray.aim);
-                    self.send_in_turn(stray, id, false);
-                }
+                Fate::Declined => self.send_in_turn(stray, to, false),
                 Fate::Open => self.park(Stray { retry_at: now + RETRY_AFTER, ..stray }),
-                Fate::Run => self.give_up(stray),
+                Fate::Run => self.give_up(Stray { reason: errors::OVERTAKEN.to_owned(), ..stray }),
             }
         }
         let topics_due_at = self.core.subscriptions.retry_topics(&mut self.core.cx, &mut self.peers);
         self.core.cx.retry_queue.due_at = self.core.cx.retry_queue.due_at.min(topics_due_at);
         self.core.cx.recount_parked();
+    }
+
+    /// Gives up a request whose time is over. Its time begins again if it waits for an earlier request. The client may read
+    /// the earlier reply slowly.
+    fn give_up_unless_it_waits(&mut self, mut stray: Stray, to: Option<NodeId>) {
+        let now = self.core.cx.engine.now;
+        match to {
+            Some(id) if is_behind_unanswered(&mut self.core.cx, &self.peers, &stray, id) => {
+                stray.retry.ticket.deadline = now + self.core.cx.engine.limits.request_timeout;
+                self.park(Stray { retry_at: now + RETRY_AFTER, ..stray });
+            }
+            _ => self.give_up(stray),
+        }
     }
 
     /// Answers that the request did not run.
@@ -423,15 +444,27 @@ fn watches_on(peers: &Peers, ix: LinkIx, conn: ConnId) -> bool {
 /// for every one of them that is in the retry queue or on another connection. A slot that moves twice is at three nodes,
 /// and each names another.
 fn would_overtake(cx: &mut Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
+    let is_behind_parked = match waiting_behind(peers, stray) {
+        Some(session) => session.hold.has(Reason::Order) && cx.is_behind_parked(stray),
+        None => false,
+    };
+    is_behind_parked || is_behind_unanswered(cx, peers, stray, id)
+}
+
+/// Whether an earlier request of the client for the same keys is on another connection than that to the node `id`.
+fn is_behind_unanswered(cx: &mut Context, peers: &Peers, stray: &Stray, id: NodeId) -> bool {
+    waiting_behind(peers, stray)
+        .is_some_and(|session| is_behind_refetch(cx, session, stray) || cx.is_behind_in_flight(stray, id))
+}
+
+/// The session of a request's client, if it waits for replies to earlier requests.
+fn waiting_behind<'a>(peers: &'a Peers, stray: &Stray) -> Option<&'a Session> {
     let ticket = &stray.retry.ticket;
     match peers.get(ticket.conn) {
         Some(Peer::Client(session)) if ticket.owner == Owner::Client => {
-            session.replies.front() != ticket.place
-                && (session.hold.has(Reason::Order) && cx.is_behind_parked(stray)
-                    || is_behind_refetch(cx, session, stray)
-                    || cx.is_behind_in_flight(stray, id))
+            (session.replies.front() != ticket.place).then_some(session)
         }
-        _ => false,
+        _ => None,
     }
 }
 
@@ -465,6 +498,22 @@ fn fate_of_later(cx: &Context, notes: &mut Notes, stray: &Stray) -> Fate {
     }
     let declined = cx.parked_behind(ticket, stray.aim).count();
     if declined < stray.later { Fate::Run } else { Fate::Declined }
+}
+
+/// The number of later requests of the client, for the same slot, that wait or are in flight to `node`. It has lost the
+/// slot, and may get it back before it reads them.
+fn later_on(cx: &mut Context, ticket: &Ticket, node: NodeId, aim: Aim) -> usize {
+    let mut count = 0;
+    let count_later = |other: &Found<'_>| {
+        let is_later = is_ahead(ticket, other.ticket) && other.aim == Some(aim);
+        count += usize::from(is_later && other.link.node == node);
+        false
+    };
+    in_flight::with(cx, |cx, notes| in_flight::any(cx, notes, ticket.conn, aim, count_later));
+    match count {
+        0 => 0,
+        count => count + cx.parked_behind(ticket, aim).count(),
+    }
 }
 
 impl Context {
@@ -514,9 +563,11 @@ impl Context {
     /// The number of later requests of the client, for the same keys, that must be declined too before `ticket` is sent
     /// again. `None` if one of them may run before. `behind` says which ones the node may run. All links count, since a
     /// slot that is being moved is at two nodes.
-    fn later_to_decline(&mut self, ticket: &Ticket, aim: Aim, behind: Behind) -> Option<usize> {
-        if behind == Behind::Nothing {
-            return Some(0);
+    fn later_to_decline(&mut self, ticket: &Ticket, node: NodeId, aim: Aim, behind: Behind) -> Option<usize> {
+        match behind {
+            Behind::OtherKeys => return Some(0),
+            Behind::Nothing => return Some(later_on(self, ticket, node, aim)),
+            Behind::Reads | Behind::Anything => {}
         }
         if self.parked_behind(ticket, aim).next().is_some() {
             return None;
@@ -667,7 +718,8 @@ impl Core {
             let (request, aim) = self.request_again((ix, number), owed);
             let retry = Retry::new(Why::NotRun, link, ticket, request?)?;
             let (reason, retry_at) = (reason.to_owned(), Instant::NEVER);
-            Some(Stray { retry, used_by: link.used_by, watches: false, aim, later: 0, reason, retry_at })
+            let used_by = link.used_by;
+            Some(Stray { retry, used_by, watches: false, aim, later: 0, to: None, reason, retry_at })
         };
         let waiting = link.tickets().enumerate();
         waiting.map(|(number, ticket)| (*ticket, stray((number, ticket)))).collect()

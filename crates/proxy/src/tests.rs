@@ -34,6 +34,7 @@ mod profiles;
 mod proof;
 mod pubsub;
 mod redirect;
+mod redirect_order;
 mod replica_worlds;
 mod replicas;
 mod sampling;

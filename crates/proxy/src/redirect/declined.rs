@@ -59,7 +59,9 @@ impl Declined {
     /// The requests behind a declined one that its node may run.
     pub(crate) fn behind(&self) -> Behind {
         match self {
-            Declined::Moved { .. } | Declined::Ask { .. } => Behind::Nothing,
+            Declined::Moved { .. } => Behind::Nothing,
+            // The node runs requests for keys that it still has.
+            Declined::Ask { .. } => Behind::OtherKeys,
             Declined::Later => Behind::Anything,
             // A replica answers reads, with its data from the time as a primary.
             Declined::NoPrimary => Behind::Reads,
@@ -71,6 +73,7 @@ impl Declined {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Behind {
     Nothing,
+    OtherKeys,
     Reads,
     Anything,
 }

@@ -17,11 +17,8 @@ impl Context {
     pub(crate) fn aim_of(&self, request: &[u8], shard: ShardId) -> Aim {
         let first = self.look_into(request, |request, command| {
             let mut positions = Vec::new();
-            let first = match command.carry {
-                Carry::Publish(_) => Some(1),
-                // A request whose keys cannot be found has none.
-                _ => command.keys(request, &mut positions).ok().and_then(|()| positions.first().copied()),
-            };
+            // A request whose keys cannot be found has none. Any node of a cluster takes PUBLISH.
+            let first = command.keys(request, &mut positions).ok().and_then(|()| positions.first().copied());
             first.map(|at| self.aim_at(request.arg(at)))
         });
         first.flatten().unwrap_or(Aim::Shard(shard))

@@ -9,6 +9,7 @@ use crate::session::is_behind;
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 use stdx::Instant;
+use topology::NodeId;
 use topology::discovery::Wish;
 
 /// The interval between attempts for a declined request. A short one ends the wait soon after the cluster has
@@ -33,6 +34,8 @@ pub(crate) struct Stray {
     /// The number of later requests of the client, for the same keys, that the node must decline too. They were in flight
     /// when this one was declined.
     pub later: usize,
+    /// The node that has the keys, by the node that declined the request. `None` if it is the topology's.
+    pub to: Option<NodeId>,
     /// The client's error if the time is up.
     pub reason: String,
     pub retry_at: Instant,
@@ -82,6 +85,15 @@ impl RetryQueue {
         // Nearly always, the last one is ahead.
         let ahead = strays.iter().rposition(|other| !is_ahead(&stray.retry.ticket, &other.retry.ticket));
         strays.insert(ahead.map_or(0, |ahead| ahead + 1), stray);
+    }
+
+    /// Makes the redirected requests for `aim` due, of the client of `ticket`. The last one that they waited for was declined.
+    pub(crate) fn hasten(&mut self, ticket: &Ticket, aim: Aim, now: Instant) {
+        let strays = self.strays.get_mut(&group(ticket)).into_iter().flatten();
+        for stray in strays.filter(|stray| stray.to.is_some() && stray.aim == aim) {
+            stray.retry_at = now;
+            self.due_at = now;
+        }
     }
 
     /// Takes all requests out.

@@ -525,15 +525,17 @@ fn a_watched_slot_that_moved_counts_as_changed() {
 
 #[test]
 fn a_move_found_by_another_request_ends_watches() {
-    let mut rig = Rig::cluster_as(2, settings());
-    let client = rig.client();
-    watch(&mut rig, client, "c");
-    rig.client_sends(client, "set c 1|");
-    rig.node_sends(0, "-MOVED 7365 127.0.0.1:7001|");
-    rig.node_sends(1, "+OK|");
-    rig.client_sends(client, "multi|set a 1|set {a}2 2|exec|");
-    assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|+QUEUED|*-1|");
-    assert_idle(&rig);
+    for (word, replies) in [("MOVED", "+OK|"), ("ASK", "+OK|+OK|")] {
+        let mut rig = Rig::cluster_as(2, settings());
+        let client = rig.client();
+        watch(&mut rig, client, "c");
+        rig.client_sends(client, "set c 1|");
+        rig.node_sends(0, &format!("-{word} 7365 127.0.0.1:7001|"));
+        rig.node_sends(1, replies);
+        rig.client_sends(client, "multi|set a 1|set {a}2 2|exec|");
+        assert_eq!(rig.taken(client), "+OK|+OK|+QUEUED|+QUEUED|*-1|");
+        assert_idle(&rig);
+    }
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! map makes it useless. `|` stands for CR LF.
 
 use super::proof::MYID;
-use super::redirect::{EXEC, MULTI, moved, request, slot_of};
+use super::redirect::{EXEC, MULTI, ask, moved, request, slot_of};
 use crate::ConnId;
 use crate::event::Event;
 use crate::testing::{Rig, even};
@@ -154,7 +154,8 @@ fn a_request_that_would_be_overtaken_on_its_way_back_is_refused() {
     rig.client_sends(client, &format!("set {key} 2|"));
     rig.node_got(0);
     // The answer to the second is still to come.
-    rig.node_sends(0, &moved);
+    let slot = slot_of(&rig, &key);
+    rig.node_sends(0, &ask(slot, 2));
     follow(&mut rig, None);
     rig.node_sends(0, &moved);
     follow(&mut rig, Some(NEW));
