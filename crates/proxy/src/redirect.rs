@@ -71,7 +71,7 @@ use topology::{Address, NodeId, ShardId};
 
 /// The fate of the later requests of a declined one.
 enum Fate {
-    /// All were declined as well.
+    /// All were declined as well, or failed.
     Declined,
     /// Some are in flight.
     Open,
@@ -122,7 +122,10 @@ impl Proxy {
             }
             _ => declined,
         };
-        let Some(declined) = declined else { return false };
+        let Some(declined) = declined else {
+            note_failed(&mut core.cx, ix, &ticket);
+            return false;
+        };
         if matches!(ticket.owner, Owner::Client | Owner::Task(TaskKind::Execution)) && owed.is_none() {
             return false;
         }
@@ -429,6 +432,15 @@ impl Proxy {
         }
         core.cx.enqueue_again(node, asks, &stray.retry.request, ticket);
         Ok(())
+    }
+}
+
+/// Notes that `ticket`, the first on the link `ix`, has failed at its node: it has changed nothing.
+fn note_failed(cx: &mut Context, ix: LinkIx, ticket: &Ticket) {
+    if cx.retry_queue.len() > 0
+        && let Some(aim) = cx.aim_of_kept(&cx.engine.links[ix], 0)
+    {
+        cx.retry_queue.note_failed(ticket, aim);
     }
 }
 

@@ -96,6 +96,14 @@ impl RetryQueue {
         }
     }
 
+    /// Notes that a later request for `aim`, that of `ticket`, has failed. So nobody waits for it to be declined.
+    pub(crate) fn note_failed(&mut self, ticket: &Ticket, aim: Aim) {
+        let strays = self.strays.get_mut(&group(ticket)).into_iter().flatten();
+        let waits =
+            |stray: &&mut Stray| stray.later > 0 && stray.aim == aim && is_ahead(&stray.retry.ticket, ticket);
+        strays.filter(waits).for_each(|stray| stray.later -= 1);
+    }
+
     /// Takes all requests out.
     pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Stray> + use<> {
         (self.bytes, self.len, self.due_at) = (0, 0, Instant::NEVER);

@@ -53,6 +53,22 @@ fn moved_request_is_refused_if_a_later_one_has_run() {
 }
 
 #[test]
+fn moved_request_is_sent_on_if_later_ones_fail() {
+    let mut rig = Rig::cluster(2);
+    let (client, key, slot) = begin(&mut rig);
+    rig.client_sends(client, &format!("set {key} 1|mset {key} 1 {key}|set {key} 2|"));
+    let error = "-ERR wrong number of arguments for 'mset' command|";
+    rig.node_sends(0, &format!("{0}{error}{0}", moved(slot, 1)));
+    rig.pass(Duration::from_millis(100));
+    assert_eq!(
+        rig.node_got(1),
+        format!("{}{}", request(&format!("set {key} 1")), request(&format!("set {key} 2")))
+    );
+    rig.node_sends(1, "+OK|+OK|");
+    assert_eq!(rig.taken(client), format!("+OK|{error}+OK|"));
+}
+
+#[test]
 fn moved_request_does_not_wait_for_other_slots_or_clients() {
     let mut rig = Rig::cluster(2);
     let (client, key, slot) = begin(&mut rig);
