@@ -55,6 +55,7 @@ use crate::proxy::Proxy;
 use crate::reading::replicas::{is_turned_away, note_sent_elsewhere};
 use crate::redirect::declined::{ASKING, Aim, Behind, Declined};
 use crate::redirect::in_flight::Found;
+use crate::redirect::kept::Effect;
 use crate::redirect::notes::Notes;
 use crate::redirect::queue::{PARKED_BYTES_MAX, RETRY_AFTER, Stray, is_ahead};
 use crate::scripts;
@@ -192,7 +193,13 @@ impl Proxy {
             Declined::Moved { slot, .. } | Declined::Ask { slot, .. } => Aim::Slot(*slot),
             Declined::Later | Declined::NoPrimary => aim,
         };
-        let later = core.cx.later_to_decline(&ticket, link.node, aim, declined.behind());
+        let node = link.node;
+        let effect = request.as_ref().map_or(Effect::Unknown, |request| core.cx.effect_of(request));
+        let later = match declined.behind() {
+            Behind::OtherKeys => Some(0),
+            Behind::Nothing => Some(later_on(&mut core.cx, (&ticket, effect), node, aim)),
+            behind => core.cx.later_to_decline(&ticket, aim, behind),
+        };
         core.cx.engine.links[ix].pop();
         let mut watches = false;
         match used_by {
@@ -234,7 +241,7 @@ impl Proxy {
             let is_overtaken = |core: &mut Core, stray: &Stray| {
                 core.cx.owner_of(stray.aim) != Some(left)
                     && busy.contains(&ticket.conn)
-                    && core.cx.later_to_decline(&ticket, left, stray.aim, Behind::Anything).is_none()
+                    && core.cx.later_to_decline(&ticket, stray.aim, Behind::Anything).is_none()
             };
             match stray {
                 Some(stray) if !is_overtaken(&mut self.core, &stray) => self.park(stray),
@@ -505,20 +512,30 @@ fn fate_of_later(cx: &Context, notes: &mut Notes, stray: &Stray) -> Fate {
         return Fate::Declined;
     }
     let ticket = &stray.retry.ticket;
-    if in_flight::any(cx, notes, ticket.conn, stray.aim, |other| is_ahead(ticket, other.ticket)) {
+    let is_later =
+        |other: &Found<'_>| is_ahead(ticket, other.ticket) && (stray.to.is_none() || is_awaited(other));
+    if in_flight::any(cx, notes, ticket.conn, stray.aim, is_later) {
         return Fate::Open;
     }
     let declined = cx.parked_behind(ticket, stray.aim).count();
     if declined < stray.later { Fate::Run } else { Fate::Declined }
 }
 
+/// Whether an earlier request waits for this one after MOVED. The replies on a pinned link are read only when the earlier
+/// ones are answered. A redirected request may come behind ASKING, so a node runs it that has not got the slot yet.
+fn is_awaited(other: &Found<'_>) -> bool {
+    other.link.used_by != Use::Pinned && !other.ticket.kept.was_redirected()
+}
+
 /// The number of later requests of the client, for the same slot, that wait or are in flight to `node`. It has lost the
-/// slot, and may get it back before it reads them.
-fn later_on(cx: &mut Context, ticket: &Ticket, node: NodeId, aim: Aim) -> usize {
+/// slot, and may get it back before it reads them. The order of two reads does not matter.
+fn later_on(cx: &mut Context, (ticket, effect): (&Ticket, Effect), node: NodeId, aim: Aim) -> usize {
     let mut count = 0;
     let count_later = |other: &Found<'_>| {
         let is_later = is_ahead(ticket, other.ticket) && other.aim == Some(aim);
-        count += usize::from(is_later && other.link.node == node);
+        let are_reads = (effect, other.effect) == (Effect::Reads, Effect::Reads);
+        let matters = !are_reads && is_awaited(other);
+        count += usize::from(is_later && other.link.node == node && matters);
         false
     };
     in_flight::with(cx, |cx, notes| in_flight::any(cx, notes, ticket.conn, aim, count_later));
@@ -575,12 +592,7 @@ impl Context {
     /// The number of later requests of the client, for the same keys, that must be declined too before `ticket` is sent
     /// again. `None` if one of them may run before. `behind` says which ones the node may run. All links count, since a
     /// slot that is being moved is at two nodes.
-    fn later_to_decline(&mut self, ticket: &Ticket, node: NodeId, aim: Aim, behind: Behind) -> Option<usize> {
-        match behind {
-            Behind::OtherKeys => return Some(0),
-            Behind::Nothing => return Some(later_on(self, ticket, node, aim)),
-            Behind::Reads | Behind::Anything => {}
-        }
+    fn later_to_decline(&mut self, ticket: &Ticket, aim: Aim, behind: Behind) -> Option<usize> {
         if self.parked_behind(ticket, aim).next().is_some() {
             return None;
         }
@@ -590,7 +602,7 @@ impl Context {
                 return false;
             }
             count += 1;
-            other.aim.is_none() || behind == Behind::Anything || other.is_read
+            other.aim.is_none() || behind == Behind::Anything || other.effect != Effect::Writes
         };
         let may_run_before =
             in_flight::with(self, |cx, notes| in_flight::any(cx, notes, ticket.conn, aim, may_run_before));

@@ -419,8 +419,9 @@ impl Plan {
             // Before the replicas have reported their state.
             (false, ReadFrom::Replica) => &["no replica is readable"],
             // Several keys cannot be read while some of them have moved. The request is only retried if none follows it.
-            (true, ReadFrom::Replica) => &["no replica is readable", "Multiple keys request"],
-            (true, _) => &["Multiple keys request"],
+            // A node may get a slot between two requests of a client.
+            (true, ReadFrom::Replica) => &["no replica is readable", "Multiple keys request", OVERTAKEN],
+            (true, _) => &["Multiple keys request", OVERTAKEN],
             (false, _) => &[],
         }
     }
@@ -443,6 +444,9 @@ impl Plan {
         Topology::new(1, &self.topology).expect("the plan's nodes are valid")
     }
 }
+
+/// The error for a declined request whose node has run a later one.
+const OVERTAKEN: &str = "it was declined, and a later request of this client has run";
 
 /// Adds a cluster's own faults: slots move, and replicas are promoted. No node forgets its data there.
 fn make_cluster(faults: &mut Vec<(Instant, Fault)>, shards: usize, prng: &mut Prng) {

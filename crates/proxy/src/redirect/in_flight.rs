@@ -12,6 +12,7 @@ use crate::ConnId;
 use crate::context::Context;
 use crate::features::{Link, Owner, Ticket};
 use crate::redirect::declined::Aim;
+use crate::redirect::kept::Effect;
 use crate::redirect::notes::{Note, Notes, OfClient};
 
 /// A request in flight that may have keys in common with another.
@@ -20,8 +21,7 @@ pub(crate) struct Found<'a> {
     pub ticket: &'a Ticket,
     /// `None` if its bytes are not kept.
     pub aim: Option<Aim>,
-    /// Whether a replica may run it.
-    pub is_read: bool,
+    pub effect: Effect,
 }
 
 /// Gives `look` the notes beside the context.
@@ -81,8 +81,8 @@ fn parse(cx: &Context, client: &mut OfClient) {
         let Some(number) = link.number_at(start) else { continue };
         let request = link.kept_request(number);
         let aim = request.as_ref().map(|request| cx.aim_of(request, link.shard));
-        let is_read = request.is_some_and(|request| cx.may_run_on_replica(&request));
-        client.parsed.entry(aim).or_default().push(Note { link: ix, start, is_read });
+        let effect = request.map_or(Effect::Writes, |request| cx.effect_of(&request));
+        client.parsed.entry(aim).or_default().push(Note { link: ix, start, effect });
     }
 }
 
@@ -101,5 +101,5 @@ fn groups(cx: &Context, client: &OfClient, aim: Aim) -> Vec<Option<Aim>> {
 fn found(cx: &Context, note: Note, aim: Option<Aim>) -> Option<Found<'_>> {
     let link = &cx.engine.links[note.link];
     let ticket = link.ticket(link.number_at(note.start)?)?;
-    Some(Found { link, ticket, aim, is_read: note.is_read })
+    Some(Found { link, ticket, aim, effect: note.effect })
 }

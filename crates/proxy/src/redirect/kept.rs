@@ -12,6 +12,15 @@ use std::borrow::Cow;
 use stdx::Instant;
 use topology::ShardId;
 
+/// The effect of a request on its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+    /// The command is not known. It may write, and a replica may run it.
+    Unknown,
+}
+
 impl Context {
     /// The slot or shard of `request`. Without keys, the request belongs to all of `shard`.
     pub(crate) fn aim_of(&self, request: &[u8], shard: ShardId) -> Aim {
@@ -24,9 +33,13 @@ impl Context {
         first.flatten().unwrap_or(Aim::Shard(shard))
     }
 
-    /// Whether a replica may run `request`. For EXEC and unknown commands, that is possible.
-    pub(crate) fn may_run_on_replica(&self, request: &[u8]) -> bool {
-        self.look_into(request, |_, command| !command.may_write()).unwrap_or(true)
+    /// The effect of `request` on its keys.
+    pub(crate) fn effect_of(&self, request: &[u8]) -> Effect {
+        let effect = self.look_into(request, |_, command| match command.may_write() {
+            true => Effect::Writes,
+            false => Effect::Reads,
+        });
+        effect.unwrap_or(Effect::Unknown)
     }
 
     /// `request` with the rest of its time to wait; it is late from `deadline` on. A learned command keeps its full

@@ -3,6 +3,7 @@
 use crate::ConnId;
 use crate::link::LinkIx;
 use crate::redirect::declined::Aim;
+use crate::redirect::kept::Effect;
 use std::collections::BTreeMap;
 use stdx::Instant;
 
@@ -31,8 +32,7 @@ pub(crate) struct OfClient {
 pub(crate) struct Note {
     pub link: LinkIx,
     pub start: u64,
-    /// Whether a replica may run it.
-    pub is_read: bool,
+    pub effect: Effect,
 }
 
 impl Notes {
