@@ -22,6 +22,7 @@ mod embedded;
 mod every_command;
 mod faults;
 mod harness;
+mod http;
 mod imported;
 mod inspection;
 mod large;

@@ -6,6 +6,7 @@
 mod program;
 mod verdict;
 
+use crate::harness::processes::free_port;
 use crate::harness::{Proxy, RedisServer};
 use program::Program;
 use std::path::{Path, PathBuf};
@@ -54,6 +55,7 @@ tests! {
         ioredis: "node" "ioredis",
         node_redis: "node" "node-redis",
         ; ioredis_takes_shards_for_one_redis: "node" "ioredis" Emulate AS_ONE
+        ; upstash_redis_works_over_http: "node" "upstash-redis" Http HTTP
         ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes QUEUE
         ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store QUEUE
     }
@@ -95,7 +97,7 @@ fn go_redis_writes_nothing_twice_when_nodes_cut_connections() {
 }
 
 /// The nodes behind the proxy.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 enum Setup {
     /// Four redis-servers.
     Nodes,
@@ -105,6 +107,8 @@ enum Setup {
     Store,
     /// Four redis-servers that look like one: no command is refused because of several shards.
     Emulate,
+    /// Four redis-servers, and a client that speaks HTTP.
+    Http,
 }
 
 impl Setup {
@@ -115,13 +119,14 @@ impl Setup {
             Setup::Faults => "faults",
             Setup::Store => "store",
             Setup::Emulate => "emulate",
+            Setup::Http => "http",
         }
     }
 
     /// Flags that it takes.
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Setup::Nodes | Setup::Faults | Setup::Store => &[],
+            Setup::Nodes | Setup::Faults | Setup::Store | Setup::Http => &[],
             Setup::Emulate => &["--transactions=per-shard", "--cross-shard=emulate"],
         }
     }
@@ -140,6 +145,8 @@ const ALL: Expected = Expected { checks: verdict::CHECKS, flags: &[] };
 const WRITES: Expected = Expected { checks: verdict::FAULT_CHECKS, flags: &[] };
 /// Of a program that takes shards for one Redis.
 const AS_ONE: Expected = Expected { checks: verdict::EMULATE_CHECKS, flags: &[] };
+/// Of a program that speaks HTTP.
+const HTTP: Expected = Expected { checks: verdict::HTTP_CHECKS, flags: &[] };
 /// The same of rueidis.
 const RUEIDIS: Expected = Expected { checks: verdict::RUEIDIS_CHECKS, flags: &[] };
 /// Writes of a job queue, whose keys may have a hash tag in front.
@@ -155,10 +162,10 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     let Some(launcher_path) = launcher_path(language, launcher) else { return };
     let mut served = Served::start(setup, expected.flags);
     let mut command = Command::new(launcher_path);
-    command.args([library, &served.proxy.port.to_string(), setup.name()]);
+    command.args([library, &served.port().to_string(), setup.name()]);
     let mut program = Program::start(command);
     let ended = program.listen(|| match setup {
-        Setup::Nodes | Setup::Store | Setup::Emulate => served.restart(),
+        Setup::Nodes | Setup::Store | Setup::Emulate | Setup::Http => served.restart(),
         Setup::Faults => served.cut(),
     });
     let problems = match ended {
@@ -196,19 +203,29 @@ fn launcher_path(language: &str, launcher: &str) -> Option<PathBuf> {
 struct Served {
     proxy: Proxy,
     nodes: Vec<RedisServer>,
-    flags: Vec<&'static str>,
+    flags: Vec<String>,
+    /// The port of HTTP clients, if the program is one.
+    http_port: Option<u16>,
 }
 
 impl Served {
     fn start(setup: Setup, flags: &[&'static str]) -> Served {
         let nodes: Vec<RedisServer> = match setup {
-            Setup::Nodes | Setup::Faults | Setup::Emulate => {
+            Setup::Nodes | Setup::Faults | Setup::Emulate | Setup::Http => {
                 (0..NODES).map(|_| RedisServer::start()).collect()
             }
             Setup::Store => Vec::new(),
         };
-        let flags = [setup.flags(), flags].concat();
-        Served { proxy: proxy_over(&nodes, 0, &flags), nodes, flags }
+        let http_port = (setup == Setup::Http).then(free_port);
+        let http = http_port.map(|port| format!("--http-port={port}"));
+        let flags: Vec<String> =
+            setup.flags().iter().chain(flags).map(|flag| (*flag).to_owned()).chain(http).collect();
+        Served { proxy: proxy_over(&nodes, 0, &flags), nodes, flags, http_port }
+    }
+
+    /// The port for the program.
+    fn port(&self) -> u16 {
+        self.http_port.unwrap_or(self.proxy.port)
     }
 
     /// Ends the proxy with SIGTERM, and starts it on the same port. The nodes keep their data.
@@ -216,7 +233,9 @@ impl Served {
         self.proxy.signal("TERM");
         let status = self.proxy.wait();
         assert!(status.success(), "the proxy ended with {status}");
-        self.proxy = proxy_over(&self.nodes, self.proxy.port, &self.flags);
+        // The only port is then in the flags.
+        let port = if self.http_port.is_some() { 0 } else { self.proxy.port };
+        self.proxy = proxy_over(&self.nodes, port, &self.flags);
     }
 
     /// Every node closes all connections, with all requests in flight.
@@ -228,12 +247,12 @@ impl Served {
 }
 
 /// A proxy with default settings and `more`.
-fn proxy_over(nodes: &[RedisServer], port: u16, more: &[&str]) -> Proxy {
+fn proxy_over(nodes: &[RedisServer], port: u16, more: &[String]) -> Proxy {
     let port = format!("--port={port}");
     let addrs: Vec<String> = nodes.iter().map(|node| format!("127.0.0.1:{}", node.port)).collect();
     let addrs = format!("--nodes={}", addrs.join(","));
     let mut flags = vec![port.as_str(), "--host=127.0.0.1"];
-    flags.extend(more);
+    flags.extend(more.iter().map(String::as_str));
     if !nodes.is_empty() {
         flags.push(&addrs);
     }

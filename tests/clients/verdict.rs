@@ -53,6 +53,24 @@ pub(super) const RUEIDIS_CHECKS: &[&str] = &[
     "reconnect",
 ];
 
+/// The same for a program that speaks HTTP.
+pub(super) const HTTP_CHECKS: &[&str] = &[
+    "connect",
+    "strings",
+    "hashes",
+    "lists-sets-zsets",
+    "counters-expiry",
+    "pipeline",
+    "multi-key",
+    "scan",
+    "scripts",
+    "big-values",
+    "errors",
+    "concurrent",
+    "transactions",
+    "reconnect",
+];
+
 /// The same under faults.
 pub(super) const FAULT_CHECKS: &[&str] = &["writes"];
 

@@ -5,6 +5,7 @@ use crate::args::{ProxyArgs, Way};
 use crate::passed::{ListeningSocket, PassedSocket, PassedSockets};
 use crate::upgrade::message::Inherited;
 use driver::canonical;
+use gateway::Dialect;
 use mio::event::Source;
 use mio::net::{TcpListener, UnixListener};
 use mio::{Interest, Registry, Token};
@@ -59,6 +60,8 @@ pub(crate) enum Mode {
     Redis {
         /// Whether clients speak TLS.
         is_tls: bool,
+        /// The form of HTTP requests, if clients speak HTTP.
+        http: Option<Dialect>,
         /// The read policy of the listener, if it has one of its own.
         read_from: Option<ReadFrom>,
     },
@@ -159,10 +162,16 @@ impl fmt::Display for Listener {
 impl fmt::Display for Mode {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Mode::Redis { is_tls: false, read_from: None } => Ok(()),
-            Mode::Redis { is_tls: true, read_from: None } => write!(out, " (TLS)"),
-            Mode::Redis { is_tls: false, read_from: Some(from) } => write!(out, " (reads from {from})"),
-            Mode::Redis { is_tls: true, read_from: Some(from) } => write!(out, " (TLS, reads from {from})"),
+            Mode::Redis { is_tls, http, read_from } => {
+                let tls = is_tls.then(|| "TLS".to_owned());
+                let http = http.map(|dialect| match dialect {
+                    Dialect::Rest => "HTTP".to_owned(),
+                    Dialect::Webdis => "HTTP as webdis".to_owned(),
+                });
+                let reads = read_from.as_ref().map(|from| format!("reads from {from}"));
+                let words: Vec<String> = [tls, http, reads].into_iter().flatten().collect();
+                if words.is_empty() { Ok(()) } else { write!(out, " ({})", words.join(", ")) }
+            }
             Mode::Tcp => write!(out, " (tcp)"),
         }
     }
@@ -176,9 +185,9 @@ impl Listener {
     ) -> Result<Vec<Listener>, CannotListen> {
         let mut listeners: Vec<Listener> = Vec::new();
         let ways = args.ways_in().map_err(CannotListen::Unknown)?;
-        for (number, Way { option, place, is_tls, read_from, .. }) in ways.into_iter().enumerate() {
+        for (number, Way { option, place, is_tls, http, read_from, .. }) in ways.into_iter().enumerate() {
             let first = listeners.len();
-            let mode = Mode::Redis { is_tls, read_from };
+            let mode = Mode::Redis { is_tls, http, read_from };
             let sockets = passed.take(option, &place);
             match place {
                 _ if !sockets.is_empty() => {

@@ -38,6 +38,7 @@ mod embedded;
 mod events;
 mod explain;
 mod failovers;
+mod http;
 mod listeners;
 mod log_bounds;
 mod log_json;

@@ -32,6 +32,7 @@ use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_M
 use admin::{Guard, ReadyShards, Setting, Statsd, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
+use gateway::Dialect;
 use mirror::Tap;
 use proxy::{Board, ControlJob, Limits, Notice, Process, Proxy, Reading, Reloaded, Settings, Task, Usage};
 use std::io;
@@ -60,13 +61,19 @@ const DISCOVERED_NODES: usize = 64;
 struct Listened {
     /// Whether its clients speak TLS.
     is_tls: bool,
+    /// The form of HTTP requests, if its clients speak HTTP.
+    http: Option<Dialect>,
     /// The way in of the configuration that it serves, by its index.
     way: usize,
 }
 
 impl Listened {
     fn of(listener: &Listener) -> Listened {
-        Listened { is_tls: matches!(listener.mode, Mode::Redis { is_tls: true, .. }), way: listener.way }
+        let (is_tls, http) = match listener.mode {
+            Mode::Redis { is_tls, http, .. } => (is_tls, http),
+            Mode::Tcp => (false, None),
+        };
+        Listened { is_tls, http, way: listener.way }
     }
 }
 
@@ -398,6 +405,7 @@ impl Plan for ShardingPlan {
                 log: log_sender.clone(),
                 descriptors_kept_from: kept_from,
                 tap: taps.next(),
+                dialects: self.listeners.iter().map(|listener| listener.http).collect(),
                 signs: signs.clone(),
             };
             let (worker, mailbox) = self.worker(number, &limits, &board, neighbours)?;

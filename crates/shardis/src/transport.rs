@@ -5,6 +5,7 @@ use crate::args::listener::{ListenerArg, Place};
 use crate::args::no_effect;
 use clap::{Args, ValueEnum};
 use driver::{Acceptor, ClientAuth, Connector, Identity, Trust};
+use gateway::Dialect;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -34,6 +35,14 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "yes|optional|no", requires = "tls_ca_cert_file")]
     tls_auth_clients: Option<AuthClients>,
 
+    /// Port for HTTP clients, in the form of --http-dialect; 0 means none
+    #[arg(long, value_name = "PORT", default_value_t = 0)]
+    pub(crate) http_port: u16,
+
+    /// Form of HTTP requests: rest, as @upstash/redis sends them, or webdis (/GET/key.json)
+    #[arg(long, value_enum, value_name = "rest|webdis", default_value_t)]
+    pub(crate) http_dialect: HttpDialect,
+
     /// Unix socket to listen on as well
     #[arg(long, value_name = "PATH")]
     pub(crate) unixsocket: Option<PathBuf>,
@@ -42,10 +51,10 @@ pub(crate) struct TransportArgs {
     #[arg(long, value_name = "MODE", value_parser = parse_mode)]
     pub(crate) unixsocketperm: Option<u32>,
 
-    /// Additional listener, repeatable: host:port, [v6]:port or unix:/path, then optionally tls and a read policy, each
-    /// after a blank, as in --listener='127.0.0.1:6381 read-from=replica'. Policies: docs/policy.md
+    /// Additional listener, repeatable: host:port, [v6]:port or unix:/path, then optionally tls, http and policies, each after
+    /// a blank, as in --listener='127.0.0.1:6381 read-from=replica'. Policies: docs/policy.md
     #[expect(rustdoc::broken_intra_doc_links, reason = "an address of IPv6 in brackets")]
-    #[arg(long, value_name = "ADDRESS [tls] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
+    #[arg(long, value_name = "ADDRESS [tls] [http] [read-from=POLICY]", value_parser = ListenerArg::from_str)]
     pub(crate) listener: Vec<ListenerArg>,
 
     /// TLS to nodes, except over unix sockets
@@ -71,6 +80,29 @@ pub(crate) struct TransportArgs {
     /// Trust in any certificate of a node: encrypted, but perhaps to an attacker. For tests only
     #[arg(long, requires = "node_tls", conflicts_with_all = ["node_tls_ca_cert_file", "node_tls_server_name"])]
     node_tls_insecure: bool,
+}
+
+/// The form of HTTP requests.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+pub(crate) enum HttpDialect {
+    #[default]
+    Rest,
+    Webdis,
+}
+
+impl HttpDialect {
+    pub(crate) fn parse(text: &str) -> Result<Dialect, String> {
+        HttpDialect::from_str(text, false)
+            .map(HttpDialect::dialect)
+            .map_err(|_| format!("http={text}: write one of rest, webdis"))
+    }
+
+    pub(crate) fn dialect(self) -> Dialect {
+        match self {
+            HttpDialect::Rest => Dialect::Rest,
+            HttpDialect::Webdis => Dialect::Webdis,
+        }
+    }
 }
 
 /// Redis's words for whether clients show certificates.
@@ -116,6 +148,14 @@ impl TransportArgs {
             }
             (_, _) => {}
         }
+        let takes = |port: u16| self.http_port != 0 && self.http_port == port;
+        if plain.is_some_and(|addr| takes(addr.port())) || takes(self.tls_port) {
+            let other = if takes(self.tls_port) { "--tls-port" } else { "--port" };
+            return Err(format!(
+                "--http-port {}: {other} has this port already; each needs its own",
+                self.http_port
+            ));
+        }
         if self.unixsocketperm.is_some() && !self.has_unix_socket() {
             return Err("--unixsocketperm: there is no socket; name one with --unixsocket".to_owned());
         }
@@ -133,7 +173,7 @@ impl TransportArgs {
 
     /// Whether clients can come elsewhere than at --port.
     pub(crate) fn has_listener(&self) -> bool {
-        self.tls_port != 0 || self.unixsocket.is_some() || !self.listener.is_empty()
+        self.tls_port != 0 || self.http_port != 0 || self.unixsocket.is_some() || !self.listener.is_empty()
     }
 
     fn has_unix_socket(&self) -> bool {

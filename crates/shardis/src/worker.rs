@@ -5,6 +5,7 @@ use crate::batching::{Batching, Policy, Turn};
 use crate::dial::{Dials, Next};
 use crate::discovery::Wishes;
 use crate::embedded::Embedded;
+use crate::http::{Dialects, HttpClients};
 use crate::resolver::Question;
 use crate::team::Signs;
 use crate::transport::NodeTls;
@@ -148,6 +149,8 @@ pub(crate) struct Neighbours {
     pub log: mpsc::SyncSender<(usize, Notice)>,
     /// The mirror of the pool, if it has one.
     pub tap: Option<Tap>,
+    /// The language of clients at each listener.
+    pub dialects: Dialects,
     /// The control thread sees the worker by these.
     pub signs: Signs,
     /// See [`crate::descriptors::Granted::kept_from`].
@@ -167,6 +170,7 @@ pub(crate) struct Worker {
     mailbox: Mailbox,
     neighbours: Neighbours,
     batching: Policy,
+    http: HttpClients,
     /// Connections whose node's name is being resolved, with that node.
     resolving: HashMap<Id, NodeId>,
     /// Connections that are being made to a name.
@@ -209,6 +213,7 @@ impl Worker {
         let (sender, inbox) = mpsc::channel();
         let mailbox = Mailbox { sender, waker: Arc::new(driver.waker()?) };
         let dials = Dials::within(proxy.connect_timeout());
+        let http = HttpClients::new(Arc::clone(&neighbours.dialects));
         let worker = Worker {
             number,
             proxy,
@@ -220,6 +225,7 @@ impl Worker {
             mailbox: mailbox.clone(),
             neighbours,
             batching: Policy::new(batching, clock.now()),
+            http,
             resolving: HashMap::new(),
             dials,
             draining: false,
@@ -301,7 +307,7 @@ impl Worker {
         self.show_clients_gone();
         // Done only now that the connections are closed which the proxy has given up: their places can go to new clients.
         self.read_mail(now);
-        self.proxy.handle_held_below(self.driver.held_bytes());
+        self.proxy.handle_held_below(self.driver.held_bytes() + self.http.held_bytes());
         self.allocator.note_turn(self.proxy.held_bytes(), now);
         self.perform(now);
         self.receive_pending_clients(now);
@@ -310,7 +316,7 @@ impl Worker {
             self.follow(topology, now);
         }
         if let Some(leaving) = &mut self.leaving {
-            leaving.look(&mut self.proxy, &mut self.driver, now);
+            leaving.look(&mut self.proxy, &mut self.driver, &self.http, now);
             self.perform(now);
         }
         self.report(now);
@@ -363,6 +369,11 @@ impl Worker {
             match event {
                 driver::Event::Received(conn, bytes) => {
                     let (len, before) = (bytes.len(), self.proxy.counters().requests);
+                    if let Some(requests) = self.http.receive(conn, bytes) {
+                        self.receive_requests(conn, &requests, now);
+                        self.flush_http(conn, now);
+                        continue;
+                    }
                     if let Some(tap) = &mut self.neighbours.tap {
                         tap.sent(conn, bytes);
                     }
@@ -372,6 +383,7 @@ impl Worker {
                         self.driver.set_bulky(conn, requests * BULKY_FROM < len as u64);
                     }
                 }
+                driver::Event::Writable(conn) if self.http.has(conn) => self.flush_http(conn, now),
                 driver::Event::Writable(conn) => self.proxy.handle_event(Event::Writable { conn }, now),
                 driver::Event::Connected(conn) => {
                     self.dials.note_connected(conn);
@@ -411,6 +423,15 @@ impl Worker {
     fn perform_actions(&mut self, poll: impl Fn(&mut Proxy) -> Option<Action<'_>>, now: Instant) {
         while let Some(action) = poll(&mut self.proxy) {
             match action {
+                Action::Send { conn, bytes } if self.http.has(conn) => {
+                    let Some(taken) = self.http.reply(conn, bytes) else { continue };
+                    if let Some(tap) = &mut self.neighbours.tap {
+                        tap.got(conn, &bytes[..taken.bytes]);
+                    }
+                    self.proxy.handle_sent(conn, taken.bytes);
+                    self.receive_requests(conn, &taken.requests, now);
+                    self.flush_http(conn, now);
+                }
                 Action::Send { conn, bytes } => match self.driver.send(conn, bytes) {
                     Ok(sent) => {
                         if let Some(tap) = &mut self.neighbours.tap {
@@ -418,28 +439,62 @@ impl Worker {
                         }
                         self.proxy.handle_sent(conn, sent);
                     }
-                    Err(error) => {
-                        self.driver.close(conn);
-                        self.close_tap(conn);
-                        self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now);
-                    }
+                    Err(error) => self.fail_client(conn, &error, now),
                 },
                 Action::Connect { conn, node } => self.connect(conn, node, now),
                 Action::Pause { conn } => self.driver.pause(conn),
                 Action::Resume { conn } => self.driver.resume(conn),
-                Action::Finish { conn } => self.driver.finish(conn),
+                Action::Finish { conn } => {
+                    if !self.http.finish(conn) {
+                        self.driver.finish(conn);
+                    }
+                }
                 Action::Close { conn } => {
                     self.resolving.remove(&conn);
                     self.dials.forget(conn);
                     self.driver.close(conn);
-                    self.close_tap(conn);
+                    self.forget(conn);
                 }
             }
         }
     }
 
-    /// Tells the mirror that a client has gone.
-    fn close_tap(&mut self, conn: Id) {
+    /// Passes requests of an HTTP client to its session.
+    fn receive_requests(&mut self, conn: Id, requests: &[u8], now: Instant) {
+        if requests.is_empty() {
+            return;
+        }
+        if let Some(tap) = &mut self.neighbours.tap {
+            tap.sent(conn, requests);
+        }
+        self.proxy.handle_event(Event::Received { conn, bytes: requests }, now);
+    }
+
+    /// Sends an HTTP client what it takes.
+    fn flush_http(&mut self, conn: Id, now: Instant) {
+        match self.http.flush(conn, &mut self.driver) {
+            Ok(flushed) => {
+                if flushed.is_writable {
+                    self.proxy.handle_event(Event::Writable { conn }, now);
+                }
+                if flushed.ends {
+                    self.driver.finish(conn);
+                }
+            }
+            Err(error) => self.fail_client(conn, &error, now),
+        }
+    }
+
+    /// Closes a connection that takes no bytes.
+    fn fail_client(&mut self, conn: Id, error: &io::Error, now: Instant) {
+        self.driver.close(conn);
+        self.forget(conn);
+        self.proxy.handle_event(Event::Closed { conn, reason: &reason(error) }, now);
+    }
+
+    /// Forgets a client that has gone, in the mirror as well.
+    fn forget(&mut self, conn: Id) {
+        self.http.close(conn);
         if let Some(tap) = &mut self.neighbours.tap {
             tap.closed(conn);
         }
@@ -448,7 +503,7 @@ impl Worker {
     /// A connection is gone, or was not made. One to a name may be tried at another address.
     fn lose(&mut self, conn: Id, error: &io::Error, now: Instant) {
         let reason = reason(error);
-        self.close_tap(conn);
+        self.forget(conn);
         match self.dials.note_failed(conn, &reason, now) {
             Some(next) => self.redial(conn, next, now),
             None => self.proxy.handle_event(Event::Closed { conn, reason: &reason }, now),
@@ -645,7 +700,10 @@ impl Worker {
         if let (Ok(conn), Some(tap)) = (&accepted, &mut self.neighbours.tap) {
             tap.opened(*conn);
         }
-        accepted
+        if let Ok(conn) = accepted {
+            self.http.open(conn, arrival.listener);
+        }
+        accepted.map_err(|refusal| self.http.refusal(arrival.listener, refusal))
     }
 
     /// The same for a client of a unix socket: both ends have its path as their name, as in Redis.

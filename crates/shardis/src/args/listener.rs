@@ -1,6 +1,8 @@
 //! Listeners beside those of --port, --tls-port and --unixsocket, each with policies of its own.
 
 use super::policy::PolicyArgs;
+use crate::transport::HttpDialect;
+use gateway::Dialect;
 use proxy::ReadFrom;
 use std::fmt;
 use std::net::{SocketAddr, ToSocketAddrs};
@@ -14,6 +16,8 @@ pub(crate) struct ListenerArg {
     pub place: Place,
     /// Whether clients speak TLS there.
     pub is_tls: bool,
+    /// The form of HTTP requests, if clients speak HTTP there.
+    pub http: Option<Dialect>,
     /// Where reads of its clients go; `None`: where --read-from says.
     pub read_from: Option<ReadFrom>,
     /// Its policy for commands, where it differs from that of all listeners.
@@ -47,6 +51,8 @@ pub(crate) struct Way {
     pub place: Place,
     /// Whether clients speak TLS there.
     pub is_tls: bool,
+    /// The form of HTTP requests, if clients speak HTTP there.
+    pub http: Option<Dialect>,
     /// The read policy of a listener, if it has one of its own.
     pub read_from: Option<ReadFrom>,
     /// The policy of the listener for commands.
@@ -60,15 +66,17 @@ impl FromStr for ListenerArg {
         let mut words = text.split_whitespace();
         let place = parse_place(words.next().unwrap_or_default())?;
         let mut listener =
-            ListenerArg { place, is_tls: false, read_from: None, policy: PolicyArgs::default() };
+            ListenerArg { place, is_tls: false, http: None, read_from: None, policy: PolicyArgs::default() };
         for word in words {
             match word.split_once('=') {
                 None if word == "tls" => listener.is_tls = true,
+                None if word == "http" => listener.http = Some(Dialect::Rest),
+                Some(("http", dialect)) => listener.http = Some(HttpDialect::parse(dialect)?),
                 Some(("read-from", policy)) => listener.read_from = Some(policy.parse()?),
                 _ if listener.policy.take(word)? => {}
                 _ => {
                     return Err(format!(
-                        "{word}: behind the address may stand tls, read-from=POLICY, deny=RULES, rename=NAMES, \
+                        "{word}: behind the address may stand tls, http, http=webdis, read-from=POLICY, deny=RULES, rename=NAMES, \
                          max-keys=NUMBER, max-value=BYTES and read-only"
                     ));
                 }
@@ -150,8 +158,13 @@ mod tests {
     #[test]
     fn a_listener_is_an_address_with_options() {
         let place = Place::Tcp("127.0.0.1:6381".parse().expect("an address"));
-        let plain = ListenerArg { place, is_tls: false, read_from: None, policy: PolicyArgs::default() };
+        let plain =
+            ListenerArg { place, is_tls: false, http: None, read_from: None, policy: PolicyArgs::default() };
         assert_eq!(parsed("127.0.0.1:6381"), plain);
+        for (words, dialect) in [("http", Dialect::Rest), ("http=webdis", Dialect::Webdis)] {
+            let http = ListenerArg { http: Some(dialect), ..plain.clone() };
+            assert_eq!(parsed(&format!("127.0.0.1:6381 {words}")), http);
+        }
         let full = ListenerArg { is_tls: true, read_from: Some(ReadFrom::PreferReplica), ..plain };
         assert_eq!(parsed(" 127.0.0.1:6381  read-from=prefer-replica tls "), full);
         for path in ["unix:/run/a.sock", "/run/a.sock"] {
@@ -172,6 +185,7 @@ mod tests {
             ("127.0.0.1:6381 readfrom=any", "readfrom=any: behind the address"),
             ("127.0.0.1:6381,read-from=any", "write an address"),
             ("unix:/run/a.sock tls", "a unix socket has none"),
+            ("127.0.0.1:6381 http=soap", "rest, webdis"),
             ("unix:/run/a b.sock", "b.sock: behind the address"),
         ];
         for (text, named) in cases {

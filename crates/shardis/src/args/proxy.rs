@@ -300,19 +300,31 @@ impl ProxyArgs {
         let host = self.listen_addr()?;
         let transport = &self.transport;
         let policy = || self.access.policy.clone();
-        let way = |option, place, is_tls| Way { option, place, is_tls, read_from: None, policy: policy() };
+        let way = |option, place, is_tls| Way {
+            option,
+            place,
+            is_tls,
+            http: None,
+            read_from: None,
+            policy: policy(),
+        };
         let plain = self.has_plain_port().then(|| way("--port", Place::Tcp(host), false));
         let tls = SocketAddr::new(host.ip(), transport.tls_port);
         let tls = (transport.tls_port != 0).then(|| way("--tls-port", Place::Tcp(tls), true));
+        let http = SocketAddr::new(host.ip(), transport.http_port);
+        let dialect = Some(transport.http_dialect.dialect());
+        let http = (transport.http_port != 0)
+            .then(|| Way { http: dialect, ..way("--http-port", Place::Tcp(http), false) });
         let unix = transport.unixsocket.as_ref().map(|path| way("--unixsocket", Place::unix(path), false));
         let more = transport.listener.iter().cloned().map(|listener| Way {
             option: LISTENER,
             place: listener.place,
             is_tls: listener.is_tls,
+            http: listener.http,
             read_from: listener.read_from,
             policy: listener.policy.or(&self.access.policy),
         });
-        Ok(plain.into_iter().chain(tls).chain(unix).chain(more).collect())
+        Ok(plain.into_iter().chain(tls).chain(http).chain(unix).chain(more).collect())
     }
 
     /// The rules for clients of listeners, each of which is the way in with this index.

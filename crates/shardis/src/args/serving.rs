@@ -126,7 +126,7 @@ impl Serving {
         for pool in &self.pools {
             let ways = pool.args.ways_in().unwrap_or_default();
             places.extend(ways.iter().map(|way| {
-                let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
+                let mode = Mode::Redis { is_tls: way.is_tls, http: way.http, read_from: way.read_from };
                 format!("{}{mode}", way.place)
             }));
             lines.extend(pool.summary());

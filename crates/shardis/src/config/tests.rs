@@ -34,7 +34,7 @@ fn of_words(words: &[&str]) -> ProxyArgs {
 fn places(serving: &Serving) -> Vec<String> {
     let ways = serving.pools.iter().flat_map(|pool| pool.args.ways_in().expect("valid"));
     let of_redis = ways.map(|way| {
-        let mode = Mode::Redis { is_tls: way.is_tls, read_from: way.read_from };
+        let mode = Mode::Redis { is_tls: way.is_tls, http: way.http, read_from: way.read_from };
         format!("{}{mode}", way.place)
     });
     let of_tcp = serving.tcp.iter().map(|args| format!("{} tcp", args.listen_addr().expect("valid")));

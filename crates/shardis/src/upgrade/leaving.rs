@@ -4,6 +4,7 @@
 //! read, so that it becomes idle soon. One with state that cannot leave is served as before, and looked at again.
 
 use super::successor::{Courier, Parcel, Sender};
+use crate::http::HttpClients;
 use driver::Driver;
 use proxy::{Proxy, Readiness};
 use std::collections::HashSet;
@@ -71,7 +72,7 @@ impl Leaving {
     }
 
     /// Lets idle clients leave, if a look is due.
-    pub(crate) fn look(&mut self, proxy: &mut Proxy, driver: &mut Driver, now: Instant) {
+    pub(crate) fn look(&mut self, proxy: &mut Proxy, driver: &mut Driver, http: &HttpClients, now: Instant) {
         if self.look_at > now {
             return;
         }
@@ -81,7 +82,8 @@ impl Leaving {
         self.declined.retain(|conn| proxy::listener_of(proxy, *conn).is_some());
         let mut is_moving = false;
         for conn in clients {
-            let may_leave = is_open && !self.declined.contains(&conn) && driver.may_release(conn);
+            let may_leave =
+                is_open && !self.declined.contains(&conn) && driver.may_release(conn) && !http.has(conn);
             match proxy::readiness(proxy, conn) {
                 Readiness::Ready if may_leave => {
                     is_moving = true;
