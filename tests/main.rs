@@ -45,6 +45,7 @@ mod redirects;
 mod reload;
 mod replicas;
 mod ring;
+mod routes;
 mod scan;
 mod scripts;
 mod sentinel;

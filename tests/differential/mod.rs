@@ -10,9 +10,11 @@ mod transactions;
 use crate::harness::client::{Client, request};
 use crate::harness::server::{self, server};
 use crate::harness::{RedisServer, World, number_from_env, seed_for, show};
+use crate::routes::Routes;
 use agree::disagreement;
 use command::Server;
 use draw::{Draw, Drawn, SCRIPTS};
+use std::any::Any;
 use std::collections::BTreeSet;
 use std::io::Write;
 use table::{ACROSS, EXCUSED, KEYLESS, SAME_TAG, SINGLE_KEY, SPLIT};
@@ -36,7 +38,9 @@ const BATCH_MAX: u64 = 64;
 /// Beginnings of commands that a namespace does not have.
 const NOT_IN_NAMESPACES: &[&[u8]] =
     &[b"dbsize", b"randomkey", b"flush", b"eval", b"fcall", b"script", b"function"];
-const UNKNOWN_KEYS: &[u8] = b" in a namespace: the keys of this request cannot be found\r\n";
+/// Beginnings of commands whose replies may have the nodes' names of keys over routes.
+const NOT_OVER_ROUTES: &[&[u8]] = &[b"eval", b"fcall", b"script", b"function"];
+const UNKNOWN_KEYS: &[u8] = b": the keys of this request cannot be found\r\n";
 
 #[test]
 fn random_requests_get_the_replies_of_a_single_redis() {
@@ -109,7 +113,7 @@ fn a_namespace_answers_as_a_single_redis_and_stays_alone() {
     let mut nodes: Vec<Client> = world.nodes.iter().map(RedisServer::connect).collect();
     nodes.iter_mut().for_each(|node| assert_eq!(node.ask("SET foreign untouched"), "+OK\\r\\n"));
     let comparison = Comparison::of(seed_for(name), world, true, Draw::new);
-    let mut comparison = Comparison { changes_sessions: true, is_in_namespace: true, ..comparison };
+    let mut comparison = Comparison { changes_sessions: true, lacks: NOT_IN_NAMESPACES, ..comparison };
     compare_sessions(&mut comparison, requests);
     for node in &mut nodes {
         for database in 0..DATABASES {
@@ -123,6 +127,24 @@ fn a_namespace_answers_as_a_single_redis_and_stays_alone() {
         node.ask("SELECT 0");
         assert_eq!(node.ask("GET foreign"), "$9\\r\\nuntouched\\r\\n");
     }
+}
+
+/// The kinds of keys by their prefixes: kept, cut, rewritten, and all others.
+const ROUTES: &str =
+    "\"str:=cache cut\", \"hash:=orders\", \"list:=cache to=li\", \"zset:=orders cut\", \"*=main to=m/\"";
+
+#[test]
+fn routes_answer_as_a_single_redis() {
+    if server::is_too_old_for("values as Redis 7.0 dumps them") {
+        return;
+    }
+    let name = "routes_answer_as_a_single_redis";
+    let requests = number_from_env("SHARDIS_DIFF_REQUESTS", REQUESTS_ACROSS_DEFAULT);
+    let every = "cross-shard = \"emulate\"\ncross-shard-bytes-max = \"64mb\"\n";
+    let routes = Routes::start(ROUTES, every);
+    let comparison = Comparison::over(seed_for(name), routes.connect(), routes, false, Draw::across);
+    let mut comparison = Comparison { changes_sessions: true, lacks: NOT_OVER_ROUTES, ..comparison };
+    compare_sessions(&mut comparison, requests);
 }
 
 #[test]
@@ -175,10 +197,10 @@ struct Comparison {
     has_two_zeros: bool,
     /// The client changes its database or its protocol now and then.
     changes_sessions: bool,
-    /// The client has a namespace, which lacks some commands.
-    is_in_namespace: bool,
+    /// Beginnings of the commands that the client lacks, since its keys have other names on the nodes.
+    lacks: &'static [&'static [u8]],
     _oracle_node: RedisServer,
-    _world: World,
+    _world: Box<dyn Any>,
 }
 
 impl Comparison {
@@ -198,21 +220,32 @@ impl Comparison {
         has_two_zeros: bool,
         draw: impl Fn(u64, Vec<Vec<u8>>, Vec<Vec<u8>>) -> Draw,
     ) -> Comparison {
+        Comparison::over(seed, world.connect(), world, has_two_zeros, draw)
+    }
+
+    /// Compares the replies to `subject`, a client of `world`.
+    fn over(
+        seed: u64,
+        subject: Client,
+        world: impl Any,
+        has_two_zeros: bool,
+        draw: impl Fn(u64, Vec<Vec<u8>>, Vec<Vec<u8>>) -> Draw,
+    ) -> Comparison {
         let oracle_node = RedisServer::start();
         let mut oracle = oracle_node.connect();
         let (payloads, shas) = (payloads(&mut oracle), shas(&mut oracle));
         Comparison {
             seed,
             draw: draw(seed, payloads, shas),
-            subject: world.connect(),
+            subject,
             oracle,
             compared: 0,
             commands: BTreeSet::new(),
             has_two_zeros,
             changes_sessions: false,
-            is_in_namespace: false,
+            lacks: &[],
             _oracle_node: oracle_node,
-            _world: world,
+            _world: Box::new(world),
         }
     }
 
@@ -246,7 +279,7 @@ impl Comparison {
     /// An emulated command accepts blanks in front of a number where Redis 7.0 does; Redis 8.0 accepts none.
     fn is_comparable(&self, drawn: &Drawn) -> bool {
         let name = drawn.args[0].to_ascii_lowercase();
-        if self.is_in_namespace && NOT_IN_NAMESPACES.iter().any(|begin| name.starts_with(begin)) {
+        if self.lacks.iter().any(|begin| name.starts_with(begin)) {
             return false;
         }
         let takes_no_blanks = !self.has_two_zeros && matches!(server(), Server::Redis(8.., _));
@@ -255,7 +288,7 @@ impl Comparison {
 
     fn disagreement(&self, compare: table::Compare, expected: &[u8], got: &[u8]) -> Option<String> {
         // Where the keys cannot be found, Redis has an error of its own.
-        if self.is_in_namespace && expected.starts_with(b"-") && got.ends_with(UNKNOWN_KEYS) {
+        if !self.lacks.is_empty() && expected.starts_with(b"-") && got.ends_with(UNKNOWN_KEYS) {
             return None;
         }
         if self.has_two_zeros || expected == got {

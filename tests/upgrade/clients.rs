@@ -211,3 +211,24 @@ fn a_cluster_is_known_before_the_new_process_serves() {
         assert_eq!(client.ask("MGET a b c"), r"*3\r\n$1\r\n1\r\n$1\r\n2\r\n$1\r\n3\r\n");
     }
 }
+
+#[test]
+fn clients_of_a_pool_with_routes_follow_an_upgrade() {
+    let (node, folder) = (RedisServer::start(), Directory::new());
+    let text = format!(
+        "workers = 2
+[[pool]]\nname = \"all\"\nport = 0\nroute = [\"c:=main cut\", \"*=main\"]
+[[pool]]\nname = \"main\"\nport = 0\nnodes = [\"127.0.0.1:{}\"]\n",
+        node.port
+    );
+    let config = format!("--config={}", folder.write("shardis.toml", &text));
+    let mut shardis = Generations::start(&["proxy", &config]);
+    let mut client = shardis.connect();
+    assert_eq!(client.ask("SET c:k v"), r"+OK\r\n");
+    for _ in 0..2 {
+        let (old, _) = shardis.upgrade();
+        assert_eq!(client.ask("MGET c:k k x"), r"*3\r\n$1\r\nv\r\n$1\r\nv\r\n$-1\r\n");
+        shardis.expect_end_of(old);
+        assert_eq!(shardis.connect().ask("GET c:k"), r"$1\r\nv\r\n");
+    }
+}

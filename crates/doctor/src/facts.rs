@@ -61,7 +61,7 @@ fn is_here(address: &Address) -> bool {
         Address::Tcp { host, .. } => {
             host == "localhost" || host.parse().is_ok_and(|ip: IpAddr| ip.is_loopback())
         }
-        Address::Unix(_) | Address::Embedded(_) => true,
+        Address::Unix(_) | Address::Embedded(_) | Address::Route { .. } => true,
     }
 }
 

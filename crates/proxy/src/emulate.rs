@@ -546,13 +546,13 @@ fn check_arguments(cx: &Context, request: &Request<'_>) -> Result<(), String> {
 }
 
 /// The name of a key that no other client uses. In a cluster it lies in the slot of `source`, since one command uses
-/// both.
+/// both; over routes it takes the route of `source`.
 fn journal_name(cx: &Context, source: &[u8]) -> Vec<u8> {
     let (worker, number) = (cx.settings.worker, cx.stats.counters.emulations);
     let name = format!("shardis:moving:{}:{worker}:{number}", cx.run_id).into_bytes();
     match cx.engine.topology.is_cluster() {
         true => [&name[..], b":{", &tag_beside(source), b"}"].concat(),
-        false => name,
+        false => [cx.engine.topology.route_of(source), &name].concat(),
     }
 }
 

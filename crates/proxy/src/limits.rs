@@ -6,7 +6,7 @@
 
 use crate::link::profile::DATABASES_MAX;
 use crate::login::credentials::Credentials;
-use crate::namespace::Namespaces;
+use crate::namespace::{Namespaces, Routed};
 use crate::policy::Policies;
 use crate::reading::Reading;
 use crate::topology_update::ejection::Ejecting;
@@ -360,6 +360,8 @@ pub struct Access {
     pub policies: Policies,
     /// The namespaces of users.
     pub namespaces: Namespaces,
+    /// The routes of other pools of this process.
+    pub routed: Routed,
 }
 
 impl Settings {

@@ -26,9 +26,10 @@ use crate::local::gathered::Gathered;
 use crate::local::{inquiry, line};
 use crate::login::identity::{Login, Obstacle};
 use crate::login::job::{ControlJob, Task};
-use crate::namespace::Named;
+use crate::namespace::{Named, Namespace};
 use command::Command;
 use resp::{Request, encode};
+use std::sync::Arc;
 use users::{DEFAULT, Denial, Denied, Reason};
 
 /// Sends a client's request to the control thread, since this crate must not read files.
@@ -41,6 +42,9 @@ pub(crate) fn send_job(cx: &mut Context, session: &mut Session, task: Task) {
 /// Makes the client `login`. The policy of its listener holds for every identity, and a namespace for its user.
 pub(crate) fn set_login(cx: &Context, session: &mut Session, login: Login) {
     let listener = session.features.login.listener;
+    if let Some(route) = cx.settings.access.routed.at(listener) {
+        return set_route(session, route);
+    }
     let policy = cx.settings.access.policies.of(listener);
     let is_renaming = policy.is_some_and(|policy| !policy.names.is_empty());
     let namespace = cx.settings.access.namespaces.of(login.name());
@@ -49,6 +53,16 @@ pub(crate) fn set_login(cx: &Context, session: &mut Session, login: Login) {
     let before = session.features.namespace.as_ref().map(|named| &named.namespace);
     if before != namespace {
         session.features.namespace = namespace.map(|namespace| Box::new(Named::new(namespace)));
+    }
+}
+
+/// Makes the client another pool of this process, whose route this is. That pool knows its clients' users and policies.
+fn set_route(session: &mut Session, route: &Arc<Namespace>) {
+    let listener = session.features.login.listener;
+    session.features.login = Login { listener, ..Login::default() }.ruled(route.renames());
+    let before = session.features.namespace.as_ref().map(|named| &named.namespace);
+    if before != Some(route) {
+        session.features.namespace = Some(Box::new(Named::new(route)));
     }
 }
 

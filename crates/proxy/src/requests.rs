@@ -577,9 +577,17 @@ impl Core {
                 scripts::forward_script(&mut self.cx, session, command, script, request, keys)
             }
             Carry::Split(merge) => self.cx.split(session, command, merge, request, keys),
-            Carry::AllShards(merge) => self.cx.send_to_all(session, command, merge, request, keys),
+            Carry::AllShards(merge) => {
+                let place = session.replies.next_place();
+                self.cx.send_to_all(session, command, merge, request, keys);
+                namespaced::expect_kept(session, command, place);
+            }
             Carry::Publish(kind) => pubsub::send_message(&mut self.cx, session, command, kind, request),
-            Carry::Cursor => self.scans.send_scan(&mut self.cx, session, request),
+            Carry::Cursor => {
+                let place = session.replies.next_place();
+                self.scans.send_scan(&mut self.cx, session, request);
+                namespaced::expect_kept(session, command, place);
+            }
             Carry::OnlyShard(_) | Carry::AnyShard => {
                 self.cx.send(session, command, self.cx.engine.topology.keyless(), request.bytes)
             }

@@ -13,7 +13,7 @@ use crate::context::Context;
 use crate::errors;
 use crate::features::{Asked, Owed, Session, TaskId};
 use crate::link::{LinkIx, ProfileId};
-use crate::scan::cursor::Cursor;
+use crate::scan::cursor::{Cursor, Widths};
 use engine::memory::Charge;
 use resp::integer::parse_i64;
 use resp::{Request, encode};
@@ -90,8 +90,8 @@ impl Scan {
     }
 
     /// Appends the reply. The client goes on from the cursor `next`.
-    fn write_reply(&self, next: Option<Cursor>, out: &mut Vec<u8>) {
-        let word = match next.map(Cursor::to_word) {
+    fn write_reply(&self, next: Option<Cursor>, widths: Widths, out: &mut Vec<u8>) {
+        let word = match next.map(|next| next.to_word(widths)) {
             None => 0,
             Some(Some(word)) => word,
             Some(None) => return errors::write(out, errors::CURSOR_TOO_LARGE),
@@ -112,7 +112,7 @@ pub(crate) struct Scans {
 impl Scans {
     /// Sends a SCAN to the shard that its cursor names.
     pub(crate) fn send_scan(&mut self, cx: &mut Context, session: &mut Session, request: &Request<'_>) {
-        let Some(cursor) = Cursor::parse(request.arg(1)) else {
+        let Some(cursor) = Cursor::parse(request.arg(1), Widths::of(&cx.engine.topology)) else {
             return cx.refuse(session, errors::INVALID_CURSOR);
         };
         let Some(cursor) = cursor.among(cx.engine.topology.all_shards()) else {
@@ -191,7 +191,7 @@ impl Scans {
     /// Writes the reply of a scan that ends here.
     fn answer_scan(&mut self, cx: &mut Context, id: Id, next: Option<Cursor>, out: &mut Vec<u8>) {
         if let Some(scan) = self.slab.get(id) {
-            scan.write_reply(next, out);
+            scan.write_reply(next, Widths::of(&cx.engine.topology), out);
         }
         self.forget_scan(cx, id);
     }

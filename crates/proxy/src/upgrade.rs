@@ -23,6 +23,7 @@ use crate::link::profile::{Profile, Who};
 use crate::login::hello::check_name;
 use crate::login::identity::Login;
 use crate::login::passing::set_name;
+use crate::namespace::route::ROUTES_FROM;
 use crate::peers::Peer;
 use crate::proxy::Proxy;
 use crate::reading::Written;
@@ -253,6 +254,8 @@ pub fn readiness(proxy: &Proxy, conn: ConnId) -> Readiness {
         && cx.profiles.profile(session.profile).is_some_and(|profile| profile.kind.who == Who::Pool)
         && !features.login.is_unknown();
     let may_leave = session.phase == Phase::Open
+        // The pool at its other end ends with this process.
+        && features.login.listener < ROUTES_FROM
         && matches!(session.pinning, Pinning::No | Pinning::Turning)
         && session.input.bytes.len() <= UNREAD_BYTES_MAX
         && !proxy.core.pause.is_on();

@@ -17,6 +17,7 @@ mod proxy;
 mod remarks;
 mod ring;
 pub(crate) mod rivals;
+pub(crate) mod route;
 mod service;
 pub(crate) mod serving;
 pub(crate) mod settings;

@@ -171,6 +171,9 @@ impl<C: Conversation> Round<C> {
                 self.check_begun(at, begun);
             }
             Address::Embedded(_) => talk.conversation.fail("a store of this process is no node to ask"),
+            Address::Route { .. } => {
+                talk.conversation.fail("a route is no node to ask; ask the pool with --pool")
+            }
         }
     }
 

@@ -20,6 +20,7 @@ use crate::nutcracker::{PidFile, StatsPort, StatsServer};
 use crate::passed::PassedSockets;
 use crate::reload::desk::{Desk, Order};
 use crate::reload::kept::Kept;
+use crate::routed::Entrances;
 use crate::sharding::ShardingPlan;
 use crate::systemd::Systemd;
 use crate::tcp::PassingPlan;
@@ -81,6 +82,8 @@ pub(crate) trait Service {
     fn reload(&mut self, pool: Option<&Pool>) -> bool;
     /// Lets workers finish requests in flight, and end.
     fn drain(&self);
+    /// Whether its requests go to other services of this process.
+    fn leads_to_others(&self) -> bool;
     /// Its workers.
     fn workers(&self) -> &dyn Workers;
     /// The service as operators see it, if they do.
@@ -251,6 +254,7 @@ impl Control {
         let upgrades = signal_pipe(&poll, &[SIGUSR2], UPGRADES)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (desk, orders) = Desk::new(&waker);
+        let desk = desk.with_entrances(Entrances::of(&serving.pools));
         let kept = Kept::new(&serving, wall_clock::unix_us() as f64 / 1e6);
         desk.show(kept.shown());
         Ok(Control {
@@ -369,10 +373,16 @@ impl Control {
         info!(hint = "a second signal ends at once", "drain started");
         self.systemd.show_stopping();
         self.doors.clear();
-        self.services.iter().for_each(|service| service.drain());
         let deadline = Instant::now() + timeout;
         let mut events = Events::with_capacity(16);
+        self.drain_services(true);
+        let mut are_all_draining = false;
         while !self.services.iter().all(|service| service.workers().have_ended()) {
+            let mut leading = self.services.iter().filter(|service| service.leads_to_others());
+            if !are_all_draining && leading.all(|service| service.workers().have_ended()) {
+                self.drain_services(false);
+                are_all_draining = true;
+            }
             let left = deadline.saturating_duration_since(Instant::now());
             if left.is_zero() {
                 let clients: usize = self.services.iter().map(|service| service.workers().clients()).sum();
@@ -386,6 +396,12 @@ impl Control {
             self.services.iter_mut().for_each(|service| service.turn());
         }
         self.services.iter_mut().for_each(|service| service.turn());
+    }
+
+    /// Has those services drain that lead to others, or the others, which serve the first until they have ended.
+    fn drain_services(&self, lead_to_others: bool) {
+        let chosen = self.services.iter().filter(|service| service.leads_to_others() == lead_to_others);
+        chosen.for_each(|service| service.drain());
     }
 }
 

@@ -265,8 +265,8 @@ impl DiscoveryThread {
                 let begun = self.driver.connect(conn, &Target::Unix(path.clone()));
                 self.check_begun(conn, begun, now);
             }
-            Address::Embedded(_) => {
-                let reason = "a store of this process is no node to ask";
+            Address::Embedded(_) | Address::Route { .. } => {
+                let reason = "a part of this process is no node to ask";
                 self.machine.handle_event(Event::Closed { conn, reason }, now);
             }
         }

@@ -54,6 +54,7 @@ mod refused;
 mod reload;
 mod resolver;
 mod ring;
+mod routed;
 mod secrets;
 mod sharding;
 mod subject;

@@ -19,6 +19,7 @@ use crate::refused::Refused;
 use crate::reload;
 use crate::reload::desk::Desk;
 use crate::resolver;
+use crate::routed::RoutedClient;
 use crate::secrets::Secrets;
 use crate::subject::Served;
 use crate::team::{Signs, Team, Workers};
@@ -116,6 +117,7 @@ impl ShardingPlan {
     pub(crate) fn prepare(pool: &Pool) -> Result<ShardingPlan, String> {
         let Pool { name, args, settings } = pool;
         let args: &ProxyArgs = args;
+        args.routes.check_resolved()?;
         let (clock, epoch_us) = (Clock::start(), wall_clock::unix_us());
         let seed = epoch_us ^ u64::from(std::process::id()) << 32;
         let access = args.users();
@@ -390,6 +392,7 @@ impl Plan for ShardingPlan {
             Some((thread, wishes, news)) => (Some(thread), Some(wishes), Some(news)),
             None => (None, None, None),
         };
+        let exits = desk.entrances().exits(self.name.as_deref(), desk.waker());
         let (mirror, taps) = self.mirror(count)?;
         let mut taps = taps.into_iter();
         let mut workers = Vec::new();
@@ -399,6 +402,7 @@ impl Plan for ShardingPlan {
                 resolver: resolver.clone(),
                 workers: Arc::clone(&mailboxes),
                 embedded: embedded.clone(),
+                exits: exits.clone(),
                 node_tls: self.node_tls.clone(),
                 discovery: wishes.clone(),
                 jobs: job_sender.clone(),
@@ -431,6 +435,7 @@ impl Plan for ShardingPlan {
             desk: desk.clone(),
         });
         let reports = Reports::of(&mut self, served)?;
+        let routed = desk.entrances().inbox(self.name.as_deref());
         let header = self.args.service.proxy_protocol;
         Ok(Box::new(Sharding {
             followed: Followed {
@@ -443,6 +448,7 @@ impl Plan for ShardingPlan {
             admin_tls: self.admin_tls,
             entry: Entry { header, acceptor: self.acceptor, ..Entry::default() },
             listeners: self.listeners,
+            routed,
             node_tls: self.node_tls,
             registry: self.registry,
             jobs,
@@ -470,6 +476,8 @@ pub(crate) struct Sharding {
     /// The first steps of clients with TLS or with a PROXY header.
     entry: Entry,
     listeners: Vec<Listened>,
+    /// Links of other pools whose routes lead here.
+    routed: Option<mpsc::Receiver<RoutedClient>>,
     node_tls: Option<Arc<NodeTls>>,
     registry: Arc<Registry>,
     jobs: mpsc::Receiver<(usize, ControlJob)>,
@@ -546,6 +554,7 @@ impl Service for Sharding {
         let span = self.span.clone();
         let _in_pool = span.enter();
         self.write_log();
+        self.admit_routed();
         self.run_jobs();
         self.measure();
         self.team.watch(None);
@@ -573,6 +582,10 @@ impl Service for Sharding {
     fn drain(&self) {
         self.is_draining.store(true, Ordering::Relaxed);
         self.tell_workers(|| Message::Drain);
+    }
+
+    fn leads_to_others(&self) -> bool {
+        self.followed.pool.args.routes.are_given()
     }
 
     fn workers(&self) -> &dyn Workers {
@@ -793,6 +806,16 @@ impl Sharding {
                 self.tell_workers(|| Message::Users(Arc::clone(&users)));
             }
             Err(error) => error!(error, hint = "the old ones stay in use", "user reload failed"),
+        }
+    }
+
+    /// Gives the links of other pools to workers.
+    fn admit_routed(&mut self) {
+        for RoutedClient { stream, peer, listener } in self.routed.iter().flat_map(mpsc::Receiver::try_iter) {
+            if let Some(mailbox) = self.team.take_client() {
+                // A worker that has stopped ends the process.
+                let _ = mailbox.send(Message::AcceptUnix { stream, peer, listener });
+            }
         }
     }
 

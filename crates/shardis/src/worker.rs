@@ -7,6 +7,7 @@ use crate::discovery::Wishes;
 use crate::embedded::Embedded;
 use crate::http::{Dialects, HttpClients};
 use crate::resolver::Question;
+use crate::routed::Exits;
 use crate::team::Signs;
 use crate::transport::NodeTls;
 use crate::upgrade::leaving::Leaving;
@@ -139,6 +140,8 @@ pub(crate) struct Neighbours {
     pub workers: Arc<OnceLock<Vec<Mailbox>>>,
     /// The stores of this process, if they are the shards.
     pub embedded: Option<Arc<Embedded>>,
+    /// The routes to other pools.
+    pub exits: Exits,
     /// The client side of TLS, if links to nodes use it.
     pub node_tls: Option<Arc<NodeTls>>,
     /// The discovery that finds new topologies, if they can change.
@@ -534,6 +537,7 @@ impl Worker {
     fn connect(&mut self, conn: Id, node: NodeId, now: Instant) {
         let target = match &self.topology.node(node).address {
             Address::Embedded(number) => return self.connect_to_store(conn, *number, now),
+            Address::Route { number, .. } => return self.connect_to_pool(conn, *number, now),
             Address::Unix(path) => Target::Unix(path.clone()),
             Address::Tcp { host, port } => match host.parse() {
                 Ok(ip) => return self.connect_tcp(conn, node, SocketAddr::new(ip, *port), now),
@@ -569,8 +573,19 @@ impl Worker {
     /// Connects to a store of this process.
     fn connect_to_store(&mut self, conn: Id, number: u32, now: Instant) {
         let embedded = self.neighbours.embedded.as_ref().expect("an embedded shard has a store");
-        let adopted = embedded.connect(number).and_then(|stream| self.driver.adopt_unix(conn, stream));
-        match adopted {
+        let stream = embedded.connect(number);
+        self.adopt_link(conn, stream, now);
+    }
+
+    /// Connects to another pool of this process.
+    fn connect_to_pool(&mut self, conn: Id, route: u32, now: Instant) {
+        let stream = self.neighbours.exits.connect(route);
+        self.adopt_link(conn, stream, now);
+    }
+
+    /// Takes `stream` for the link `conn`, which is there at once.
+    fn adopt_link(&mut self, conn: Id, stream: io::Result<UnixStream>, now: Instant) {
+        match stream.and_then(|stream| self.driver.adopt_unix(conn, stream)) {
             Ok(()) => self.proxy.handle_event(Event::Connected { conn }, now),
             Err(error) => self.proxy.handle_event(Event::Closed { conn, reason: &reason(&error) }, now),
         }

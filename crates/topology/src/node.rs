@@ -46,6 +46,13 @@ pub enum Address {
     Unix(PathBuf),
     /// A store of this process, by its number. Cannot be written in a list of nodes.
     Embedded(u32),
+    /// Another pool of this process, to which routes lead. Cannot be written in a list of nodes.
+    Route {
+        /// Its number.
+        number: u32,
+        /// Its name for users.
+        name: Arc<str>,
+    },
 }
 
 impl Address {
@@ -54,6 +61,11 @@ impl Address {
         let Address::Tcp { host, port } = self else { return self.clone() };
         let host = host.parse::<IpAddr>().map_or_else(|_| host.to_ascii_lowercase(), |ip| ip.to_string());
         Address::Tcp { host, port: *port }
+    }
+
+    /// Whether this process answers there itself.
+    pub fn is_of_this_process(&self) -> bool {
+        matches!(self, Address::Embedded(_) | Address::Route { .. })
     }
 }
 
@@ -65,6 +77,7 @@ impl fmt::Display for Address {
             Address::Tcp { host, port } => write!(formatter, "{host}:{port}"),
             Address::Unix(path) => write!(formatter, "unix:{}", path.display()),
             Address::Embedded(number) => write!(formatter, "store-{number}"),
+            Address::Route { name, .. } => formatter.write_str(name),
         }
     }
 }
@@ -152,7 +165,7 @@ impl NodeSpec {
             (None, Address::Tcp { host, port: PORT_WITHOUT_MENTION }) => host.clone(),
             (None, Address::Tcp { host, port }) => format!("{host}:{port}"),
             (None, Address::Unix(path)) => format!("{}:", path.display()),
-            (None, Address::Embedded(_)) => self.address.to_string(),
+            (None, Address::Embedded(_) | Address::Route { .. }) => self.address.to_string(),
         }
     }
 }

@@ -11,6 +11,7 @@
 use crate::ketama::Ring;
 use crate::members::ShardId;
 use crate::modulo::Modulo;
+use crate::routes::Routes;
 use crate::slots::{Slots, slot_of};
 use crate::{Distribution, HashFunction, NodeSpec, SLOTS};
 use std::sync::Arc;
@@ -38,6 +39,8 @@ pub(crate) enum Table {
     Slots(Slots),
     /// Another one for each tenth of the keys.
     SlowStart(Box<SlowStart>),
+    /// The beginnings of keys decide.
+    Routes(Arc<Routes>),
 }
 
 /// The tables for the tenths of the keys; those that are alike are shared.
@@ -110,6 +113,8 @@ impl Table {
                 let part = whole / slow_start.by_tenth.len() as f64;
                 slow_start.by_tenth.iter().for_each(|tenth| tenth.table.add_shares(part, shares));
             }
+            // The names of keys decide, which nothing is known of.
+            Table::Routes(_) => {}
         }
     }
 
@@ -121,6 +126,7 @@ impl Table {
             Table::Ring(ring) => ring.shard_at(hash.hash(tag)),
             Table::Slots(slots) => slots.shard_at(slot_of(tag)),
             Table::SlowStart(slow_start) => slow_start.shard_of(hash, tag),
+            Table::Routes(routes) => routes.shard_of(tag),
         }
     }
 }

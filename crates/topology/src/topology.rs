@@ -2,6 +2,7 @@
 
 use crate::members::{Members, Node, NodeId, Shard, ShardId, ShardSpec};
 use crate::node::check_nodes;
+use crate::routes::Routes;
 use crate::slots::{Slots, slot_of};
 use crate::table::{Returning, Table};
 use crate::{Address, Distribution, HashFunction, NodeSpec, SLOTS, TagRule, TopologyError};
@@ -140,6 +141,38 @@ impl Topology {
         }
     }
 
+    /// The topology of routes: `nodes` are the ways to other pools, in the order of the shards of `routes`.
+    pub fn of_routes(epoch: u64, nodes: &[NodeSpec], routes: Routes) -> Result<Topology, TopologyError> {
+        check_nodes(nodes)?;
+        Ok(Topology {
+            epoch,
+            members: Members::of_primaries(nodes),
+            distribution: Distribution::Modulo,
+            tag_rule: TagRule::None,
+            hash: HashFunction::Crc32a,
+            table: Table::Routes(Arc::new(routes)),
+            placed: Arc::default(),
+            out: Arc::default(),
+            returning: Arc::default(),
+            is_cluster: false,
+            is_discovered: false,
+            keyless: ShardId(0),
+        })
+    }
+
+    /// Whether the shards are routes to other pools.
+    pub fn is_routes(&self) -> bool {
+        matches!(self.table, Table::Routes(_))
+    }
+
+    /// The prefix by which `key` finds its route; empty without routes.
+    pub fn route_of<'k>(&self, key: &'k [u8]) -> &'k [u8] {
+        match &self.table {
+            Table::Routes(routes) => routes.prefix_of(key),
+            Table::Modulo(_) | Table::Ring(_) | Table::Slots(_) | Table::SlowStart(_) => b"",
+        }
+    }
+
     /// The same keys in the same shards, before it is known which nodes have them: [`Topology::succeed`] tells.
     pub fn without_nodes(self) -> Topology {
         Topology { members: self.members.without_nodes(), is_discovered: true, ..self }
@@ -202,7 +235,7 @@ impl Topology {
     pub fn shard_at(&self, slot: u16) -> ShardId {
         match &self.table {
             Table::Slots(slots) => slots.shard_at(slot),
-            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) => self.keyless,
+            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) | Table::Routes(_) => self.keyless,
         }
     }
 
@@ -210,7 +243,7 @@ impl Topology {
     pub fn slot_of_key(&self, key: &[u8]) -> Option<u16> {
         match &self.table {
             Table::Slots(_) => Some(slot_of(self.tag_rule.tag(key))),
-            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) => None,
+            Table::Modulo(_) | Table::Ring(_) | Table::SlowStart(_) | Table::Routes(_) => None,
         }
     }
 
@@ -383,6 +416,9 @@ impl Topology {
         if self.is_cluster {
             return "slots as the cluster gives them".to_owned();
         }
+        if self.is_routes() {
+            return "by prefixes".to_owned();
+        }
         format!("{}, {}, tag rule {}", self.distribution, self.hash, self.tag_rule)
     }
 
@@ -392,7 +428,7 @@ impl Topology {
         let all = (0..self.shard_count() as u32).map(ShardId);
         match &self.table {
             Table::Ring(ring) => all.filter(|id| !ring.has(*id)).collect(),
-            Table::Modulo(_) | Table::Slots(_) | Table::SlowStart(_) => Vec::new(),
+            Table::Modulo(_) | Table::Slots(_) | Table::SlowStart(_) | Table::Routes(_) => Vec::new(),
         }
     }
 }

@@ -51,7 +51,7 @@ fn counts(proxy: &Proxy) -> [Mismatch; 7] {
     let count = |is: &dyn Fn(&Session) -> bool| sessions(&proxy.peers).filter(|session| is(session)).count();
     let access = &core.cx.settings.access;
     let passes_rules_over = |session: &Session| {
-        let has_rules = session.features.namespace.is_some()
+        let has_rules = session.features.namespace.as_ref().is_some_and(|named| named.namespace.renames())
             || access.policies.of(session.features.login.listener).is_some();
         has_rules && !session.features.login.is_checked()
     };

@@ -31,7 +31,6 @@ use resp::reply::{as_integer, elements, is_error};
 use resp::{Request, encode};
 use std::time::Duration;
 use stdx::{Id, append};
-use topology::Address;
 
 const ABOUT_WAITAOF: &[u8] = b"*3\r\n$7\r\nCOMMAND\r\n$4\r\nINFO\r\n$7\r\nWAITAOF\r\n";
 /// FUNCTION RESTORE of the output of FUNCTION DUMP of Redis 7.0 without functions.
@@ -104,7 +103,7 @@ impl Fans {
 /// Has link `ix` count as one that has written, unless CLIENT ID certainly suffices.
 pub(crate) fn ask_mark(cx: &mut Context, ix: LinkIx, fan: Id, part: u32) {
     let link = &mut cx.engine.links[ix];
-    if matches!(cx.engine.topology.node(link.node).address, Address::Embedded(_)) {
+    if cx.engine.topology.node(link.node).address.is_of_this_process() {
         link.features.knows_waitaof = Some(false);
     }
     let asked = |owner| Asked { conn: fan, place: 0, part, owner, kept: Kept::NO };

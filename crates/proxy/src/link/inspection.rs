@@ -27,7 +27,7 @@ use crate::link::kept::Kept;
 use crate::link::proof::Proof;
 use crate::outcome::{Fault, Outcome};
 use std::sync::Arc;
-use topology::{Address, NodeId, ShardId};
+use topology::{NodeId, ShardId};
 
 /// Whether the node is being inspected.
 pub(crate) fn is_inspected(link: &Link) -> bool {
@@ -52,7 +52,7 @@ impl Context {
     pub(crate) fn inspection_of(&self, id: NodeId) -> Proof {
         let node = self.engine.topology.node(id);
         let is_asked = self.settings.inspects_nodes
-            && !matches!(node.address, Address::Embedded(_))
+            && !node.address.is_of_this_process()
             && self.node_health.inspection.ended.get(&id).is_none_or(|ended| *ended < ENDED_MAX);
         match is_asked {
             true => Proof::Plain {

@@ -20,7 +20,7 @@ use resp::reply::is_error;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use stdx::Instant;
-use topology::{Address, NodeId};
+use topology::NodeId;
 
 /// The question.
 const INFO_MEMORY: &[u8] = b"*2\r\n$4\r\nINFO\r\n$6\r\nmemory\r\n";
@@ -114,7 +114,7 @@ fn is_free(cx: &Context, link: &Link) -> bool {
 fn is_willing(cx: &Context, id: NodeId) -> bool {
     let topology = &cx.engine.topology;
     topology.is_discovered()
-        || matches!(topology.node(id).address, Address::Embedded(_))
+        || topology.node(id).address.is_of_this_process()
         || cx.node_health.memories.tell.contains(&id)
 }
 

@@ -8,6 +8,7 @@ use crate::local::inquiry;
 use crate::login;
 use crate::login::identity::Login;
 use crate::login::job::ControlJob;
+use crate::namespace::route::ROUTES_FROM;
 use crate::peers::Peer;
 use crate::proxy::Proxy;
 use crate::session::Phase;
@@ -96,6 +97,10 @@ impl Proxy {
         for index in 0..self.peers.places() {
             let Some(conn) = self.peers.id_at(index) else { continue };
             let Some(Peer::Client(session)) = self.peers.get_mut(conn) else { continue };
+            // Another pool of this process has users of its own.
+            if session.features.login.listener >= ROUTES_FROM {
+                continue;
+            }
             match session.features.login.among(users) {
                 Some(login) if login.user == session.features.login.user => {
                     login::set_login(&self.core.cx, session, login);

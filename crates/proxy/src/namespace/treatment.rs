@@ -1,5 +1,6 @@
 //! The treatment of each command in a namespace: one decision for every line of the command table.
 
+use crate::namespace::Namespace;
 use crate::namespace::shapes::Shape;
 use command::{Acl, Carry, Command};
 
@@ -16,6 +17,8 @@ pub(crate) enum Treatment {
     Pattern,
     /// SCAN: its pattern gets the prefix, or it gets one.
     Scan,
+    /// RANDOMKEY of a route.
+    OneKey,
     /// SUBSCRIBE and its relatives: channels are shared by all users, but for those that tell of keys.
     Listening,
     /// Scripts and functions: keys get the prefix, if scripts are permitted at all.
@@ -33,6 +36,7 @@ impl Treatment {
             Treatment::Keys(shape) => shape,
             Treatment::Pattern => Shape::List,
             Treatment::Scan => Shape::Page,
+            Treatment::OneKey => Shape::Key,
             _ => Shape::Plain,
         }
     }
@@ -133,6 +137,25 @@ pub(crate) fn treatment(command: &Command) -> Treatment {
         // The errors of streams name the key.
         _ if command.acl.contains(Acl::of("stream")) => Treatment::Keys(Shape::Errors),
         _ => Treatment::Keys(Shape::Plain),
+    }
+}
+
+/// The treatment of `command` of a client whose keys are those of `namespace`. A route, whose clients may reach all keys of the
+/// pool by other ways, is no border: it is refused only what cannot be rewritten.
+pub(crate) fn treatment_in(namespace: &Namespace, command: &Command) -> Treatment {
+    if namespace.route().is_none() {
+        return treatment(command);
+    }
+    match &*command.name {
+        "randomkey" => Treatment::OneKey,
+        "migrate" => Treatment::Refused("it would send keys by the names that nodes know"),
+        // The pool with routes tracks all keys, and is told their names.
+        "client|tracking" => Treatment::Free,
+        _ => match treatment(command) {
+            Treatment::Listening => Treatment::Free,
+            Treatment::Refused(_) if !command.keys.has_any() => Treatment::Free,
+            treatment => treatment,
+        },
     }
 }
 

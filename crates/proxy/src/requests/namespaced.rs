@@ -3,7 +3,7 @@
 use crate::core::Core;
 use crate::features::Session;
 use crate::namespace::shapes::{Expected, Shape, Stripped};
-use crate::namespace::treatment::{Treatment, treatment};
+use crate::namespace::treatment::{Treatment, treatment_in};
 use crate::namespace::{Namespace, rewriting};
 use crate::outcome::Step;
 use crate::requests::route::Keys;
@@ -31,7 +31,9 @@ impl Core {
             command.within_transaction(),
             Within::Asked | Within::KeptByOneShardOrAsked | Within::KeptByOneShard
         );
-        let treatment = match treatment(command) {
+        let is_route = namespace.route().is_some();
+        let treatment = match treatment_in(&namespace, command) {
+            Treatment::Free if is_route && self.cx.engine.asking != Number::LEARNED => Treatment::Free,
             Treatment::Script if !namespace.has_scripts => {
                 Treatment::Refused("a script can name any key (see --namespace-scripts)")
             }
@@ -43,22 +45,23 @@ impl Core {
             }
             treatment => treatment,
         };
-        let rewritten = rewriting::rewritten(namespace.prefix(), treatment, command, request);
+        let rewritten = rewriting::rewritten(&namespace, treatment, command, request);
         let rewritten = match rewritten {
             Ok(rewritten) => rewritten,
             Err(why) => {
-                let name = &command.name;
-                self.cx.refuse(session, &format!("ERR '{name}' is not available in a namespace: {why}"));
+                let (name, whose) =
+                    (&command.name, if is_route { "over this route" } else { "in a namespace" });
+                self.cx.refuse(session, &format!("ERR '{name}' is not available {whose}: {why}"));
                 return Step::Done;
             }
         };
         let (place, queued) = (session.replies.next_place(), count_queued(session));
         let step = {
-            let request = rewritten.as_ref().map_or(*request, Rewritten::request);
+            let request = rewritten.request.as_ref().map_or(*request, Rewritten::request);
             self.carry_out_permitted(session, command, &request, keys, reply)
         };
         if step == Step::Done {
-            expect(session, &namespace, command, treatment.shape(), place, queued);
+            expect(session, &namespace, command, (treatment.shape(), rewritten.pattern), place, queued);
         }
         step
     }
@@ -69,12 +72,12 @@ fn count_queued(session: &Session) -> Option<u32> {
 }
 
 /// Notes the shape of the reply to a request that was carried out. Its place is `place`, if it has not been answered.
-/// Before it, `queued` commands were queued.
+/// Before it, `queued` commands were queued. The client wants names that match the pattern.
 fn expect(
     session: &mut Session,
     namespace: &Arc<Namespace>,
     command: &Command,
-    shape: Shape,
+    (shape, pattern): (Shape, Option<Box<[u8]>>),
     place: u32,
     queued: Option<u32>,
 ) {
@@ -87,6 +90,17 @@ fn expect(
         _ => Expected::One(shape),
     };
     if expected.has_keys() {
-        session.replies.filter(place, Box::new(Stripped { namespace: Arc::clone(namespace), expected }));
+        let stripped = Stripped { namespace: Arc::clone(namespace), expected, pattern };
+        session.replies.filter(place, Box::new(stripped));
+    }
+}
+
+/// Notes the change of the reply to `command` for a client that is a route whose keys are kept. The reply's place is `place`.
+pub(crate) fn expect_kept(session: &mut Session, command: &Command, place: u32) {
+    let Some(named) = &session.features.namespace else { return };
+    let namespace = Arc::clone(&named.namespace);
+    let expected = namespace.route().filter(|_| !namespace.renames());
+    if let Some(expected) = expected.and_then(|route| route.expected_if_kept(command)) {
+        session.replies.filter(place, Box::new(Stripped { namespace, expected, pattern: None }));
     }
 }

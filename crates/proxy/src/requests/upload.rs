@@ -164,7 +164,8 @@ impl Core {
         // A missing argument may decide whether the key is read or written, and whether the listener permits it. Its key
         // may need a prefix.
         let has_policy = self.cx.settings.access.policies.of(session.features.login.listener).is_some();
-        if has_policy || session.features.namespace.is_some() {
+        let renames = session.features.namespace.as_ref().is_some_and(|named| named.namespace.renames());
+        if has_policy || renames {
             return None;
         }
         if session.features.login.is_checked() && !session.features.login.permits_any(number, key) {

@@ -572,10 +572,11 @@ pub(crate) fn tell_changed(cx: &mut Context, peers: &mut Peers, conn: ConnId, ke
     let mut changes = Vec::new();
     match keys {
         None => encode::null(&mut changes, session.resp3),
-        Some(keys) => {
-            encode::array_header(&mut changes, keys.len());
-            keys.iter().for_each(|key| encode::bulk(&mut changes, key));
-        }
+        Some(keys) => match routed_names(session, keys) {
+            Some(names) if names.is_empty() => return,
+            Some(names) => write_keys(names.iter().map(Vec::as_slice), &mut changes),
+            None => write_keys(keys.iter().copied(), &mut changes),
+        },
     }
     let own = cx.settings.worker;
     match tracking.redirect {
@@ -589,6 +590,19 @@ pub(crate) fn tell_changed(cx: &mut Context, peers: &mut Peers, conn: ConnId, ke
         }
         Some(redirect) => inquiry::mail_changes(cx, conn, redirect, changes.into()),
     }
+}
+
+/// The names of `keys` for a client that is another pool; those without a name are left out. `None` for other clients.
+fn routed_names(session: &Session, keys: &[&[u8]]) -> Option<Vec<Vec<u8>>> {
+    let namespace = &session.features.namespace.as_ref()?.namespace;
+    namespace.route()?;
+    let name = |key: &&[u8]| namespace.of_client(key).map(|(head, tail)| [head, tail].concat());
+    Some(keys.iter().filter_map(name).collect())
+}
+
+fn write_keys<'k>(keys: impl ExactSizeIterator<Item = &'k [u8]>, out: &mut Vec<u8>) {
+    encode::array_header(out, keys.len());
+    keys.for_each(|key| encode::bulk(out, key));
 }
 
 /// Sends an invalidation of another worker's client to `to`, a client of this worker. Returns false if that client

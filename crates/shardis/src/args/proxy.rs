@@ -8,6 +8,7 @@ use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place, Way};
 use super::node_auth::NodeAuthArgs;
+use super::route::RouteArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
 use crate::access::{Secret, Source};
@@ -50,6 +51,9 @@ pub(crate) struct ProxyArgs {
 
     #[command(flatten)]
     pub(crate) discovery: DiscoveryArgs,
+
+    #[command(flatten)]
+    pub(crate) routes: RouteArgs,
 
     #[command(flatten)]
     pub(super) store: StoreArgs,
@@ -228,6 +232,7 @@ impl ProxyArgs {
             self.check_timeouts(),
             self.check_auth(),
             self.check_listeners(),
+            self.routes.check(),
             self.admin.check(),
             self.ways_in().and_then(|ways| self.admin.mirror.check(&ways)),
             reading,
@@ -335,7 +340,12 @@ impl ProxyArgs {
             Some((number, policy.policy(place.to_string())))
         };
         let policies = Policies::new((0..).zip(ways).filter_map(policy));
-        Access { protected_mode: self.access.protected_mode, policies, namespaces: self.access.namespaces() }
+        Access {
+            protected_mode: self.access.protected_mode,
+            policies,
+            namespaces: self.access.namespaces(),
+            routed: self.routes.routed(),
+        }
     }
 
     fn check_auth(&self) -> Result<(), String> {
@@ -344,6 +354,9 @@ impl ProxyArgs {
         }
         if !self.has_nodes() {
             return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
+        }
+        if self.routes.are_given() {
+            return Err("--auth=nodes: routes lead to several pools, whose users may differ".to_owned());
         }
         if let Some(user) = self.access.named_users().next() {
             return Err(format!(
@@ -382,18 +395,24 @@ impl ProxyArgs {
     pub(crate) fn databases(&self) -> u16 {
         /// As many as Redis has if nothing else is said.
         const DATABASES: u16 = 16;
-        self.databases.unwrap_or(if self.discovery.is_cluster() { 1 } else { DATABASES })
+        let default = if self.discovery.is_cluster() { 1 } else { DATABASES };
+        self.databases.or(self.routes.databases()).unwrap_or(default)
     }
 
     /// Whether the shards are on nodes, and not in this process.
     pub(crate) fn has_nodes(&self) -> bool {
+        self.has_far_nodes() || self.routes.are_given()
+    }
+
+    /// Whether they are on other processes.
+    fn has_far_nodes(&self) -> bool {
         self.nodes.is_some() || self.discovery.is_given()
     }
 
     /// Whether there is a port without TLS. With 0 beside another listener there is none, as with Redis: a free port
     /// would be open unnoticed.
     pub(crate) fn has_plain_port(&self) -> bool {
-        self.port() != 0 || !self.transport.has_listener()
+        self.port() != 0 || !(self.transport.has_listener() || self.routes.lead_here())
     }
 
     /// Defaults of flags that are not given.
@@ -434,6 +453,7 @@ impl ProxyArgs {
         let spec = self.spec()?;
         match self.discovery.is_given() {
             true => self.discovery.topology(spec),
+            false if self.routes.are_given() => self.routes.topology(),
             false => Topology::new(1, &spec).map_err(|error| error.to_string()),
         }
     }
@@ -444,6 +464,7 @@ impl ProxyArgs {
         let mut nodes = match &self.nodes {
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
             None if self.discovery.is_given() => Vec::new(),
+            None if self.routes.are_given() => self.routes.nodes(),
             None => (0..self.store.store_shards).map(NodeSpec::embedded).collect(),
         };
         self.reading.zones().label(&mut nodes);
@@ -518,9 +539,9 @@ impl ProxyArgs {
     pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
         let defaults = proxy::Limits::default();
         let request_timeout = Duration::from_millis(self.request_timeout_ms());
-        let (request_timeout, request_timeouts_max) = match self.has_nodes() {
+        let (request_timeout, request_timeouts_max) = match self.has_far_nodes() {
             true => (request_timeout, defaults.engine.request_timeouts_max),
-            // A store of this process cannot be lost: its silence only means that it is busy.
+            // A store of this process cannot be lost: its silence only means that it is busy. A pool has timeouts of its own.
             false => (request_timeout * defaults.engine.request_timeouts_max, 1),
         };
         proxy::Limits {
@@ -551,6 +572,9 @@ impl ProxyArgs {
         const NAMED_MAX: usize = 8;
         if self.discovery.is_given() {
             return vec![self.discovery.describe()];
+        }
+        if self.routes.are_given() {
+            return vec![self.routes.describe()];
         }
         let shards = topology.shards();
         let mut names: Vec<&str> = shards.iter().take(NAMED_MAX).map(|shard| shard.name.as_str()).collect();

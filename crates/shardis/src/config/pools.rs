@@ -14,6 +14,7 @@ use super::faults::Fault;
 use super::flags::{self, Entry};
 use super::{Depth, OF_THE_PROCESS, Reader, WAYS_IN, listeners, mirrors};
 use crate::args::listener::Place;
+use crate::args::route;
 use crate::args::serving::Pool;
 use crate::args::{ProxyArgs, Serving};
 use std::ffi::OsString;
@@ -62,6 +63,9 @@ impl<'a> Reader<'a> {
             let text = format!("--pool {name}: there is no such pool; the file has {}", names.join(", "));
             self.faults.push(Fault { at: None, text });
         }
+        // A pool that is looked at alone is not served: its routes lead nowhere.
+        let routes = if is_alone { Vec::new() } else { resolve_routes(&mut pools) };
+        self.faults.extend(routes.into_iter().map(|text| Fault { at: None, text }));
         let mirrors = mirrors::resolve(&mut pools);
         self.faults.extend(mirrors.into_iter().map(|text| Fault { at: None, text }));
         let of_process = pools.first().map(|pool: &Pool| pool.args.clone())?;
@@ -205,6 +209,12 @@ impl<'a> Reader<'a> {
         }
         self.claim_admin(args, entries, Some(at));
     }
+}
+
+/// Tells pools of the routes that lead to them. Returns the faults.
+fn resolve_routes(pools: &mut [Pool]) -> Vec<String> {
+    let named = pools.iter_mut().map(|pool| (pool.name.as_deref().unwrap_or(""), &mut *pool.args));
+    route::resolve(&mut named.collect::<Vec<_>>())
 }
 
 /// Why the names of `pool` at statsd would be those of one among `others`. A free port is its own.

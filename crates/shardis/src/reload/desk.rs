@@ -6,6 +6,7 @@
 //!   PROXY RELOAD ─► Desk::give ───┘                                     └─► mail to the worker
 //! ```
 
+use crate::routed::Entrances;
 use admin::Configuration;
 use mio::Waker;
 use proxy::{ReloadOrder, ReloadOutcome};
@@ -32,13 +33,25 @@ pub(crate) struct Desk {
     orders: mpsc::SyncSender<Order>,
     waker: Arc<Waker>,
     configurations: Arc<RwLock<Vec<Configuration>>>,
+    entrances: Entrances,
 }
 
 impl Desk {
     /// A desk at which nobody sits, and its orders. `waker` wakes the control thread.
     pub(crate) fn new(waker: &Arc<Waker>) -> (Desk, mpsc::Receiver<Order>) {
         let (sender, orders) = mpsc::sync_channel(ORDERS_MAX);
-        (Desk { orders: sender, waker: Arc::clone(waker), configurations: Arc::default() }, orders)
+        let (waker, entrances) = (Arc::clone(waker), Entrances::default());
+        (Desk { orders: sender, waker, configurations: Arc::default(), entrances }, orders)
+    }
+
+    /// The same with the ways into pools.
+    pub(crate) fn with_entrances(self, entrances: Entrances) -> Desk {
+        Desk { entrances, ..self }
+    }
+
+    /// The ways into pools, for routes of others.
+    pub(crate) fn entrances(&self) -> &Entrances {
+        &self.entrances
     }
 
     /// The waker of the control thread.

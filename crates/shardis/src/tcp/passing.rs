@@ -137,6 +137,10 @@ impl Service for Passing {
         self.team.mailboxes().for_each(|mailbox| mailbox.send(Message::Drain));
     }
 
+    fn leads_to_others(&self) -> bool {
+        false
+    }
+
     fn workers(&self) -> &dyn Workers {
         &self.team
     }

@@ -78,7 +78,9 @@ impl Place {
                 }
             },
             Address::Unix(path) => Ok(Place::Fixed(Target::Unix(path.clone()))),
-            Address::Embedded(_) => Err("--nodes: a store cannot be named".to_owned()),
+            Address::Embedded(_) | Address::Route { .. } => {
+                Err("--nodes: a part of this process cannot be named".to_owned())
+            }
         }
     }
 }
