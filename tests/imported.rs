@@ -404,3 +404,68 @@ fn a_refused_value_has_its_place_in_the_other_file() {
     assert_eq!(checked.code, Some(1), "{checked:?}");
     assert!(checked.stderr.starts_with(&format!("{path}:6:6: nodes: ")), "{checked:?}");
 }
+
+#[test]
+fn passwords_of_predixy_are_users_with_its_modes_and_prefixes() {
+    let (node, port, directory) = (RedisServer::start(), free_ports(1)[0], Directory::new());
+    let text = format!(
+        "Bind 127.0.0.1:{port}
+Authority {{
+    Auth {{
+        Mode read
+        KeyPrefix open:
+    }}
+    Auth \"a reader\" {{
+        Mode read
+    }}
+    Auth writer {{
+        Mode write
+        ReadKeyPrefix Info Cart
+        WriteKeyPrefix Cart
+    }}
+    Auth admin {{
+        Mode admin
+    }}
+}}
+StandaloneServerPool {{
+    RefreshMethod fixed
+    Group only {{
+        + 127.0.0.1:{}
+    }}
+}}
+",
+        node.port
+    );
+    let path = directory.write("predixy.conf", &text);
+    let printed = shardis_with("import", &path).stdout;
+    assert!(!printed.contains("writer") && printed.contains("user-by-password = true"), "{printed}");
+    let _process = started(&path);
+    node.connect().ask("MSET open:1 a Info1 b Cart1 c other d");
+    let mut client = poll_until("the listener", || Client::try_connect(port));
+    let permitted = |client: &mut Client, lines: &[&str]| {
+        for line in lines {
+            let reply = client.ask(line);
+            assert!(!reply.starts_with('-'), "{line}: {reply}");
+        }
+    };
+    let refused = |client: &mut Client, lines: &[&str]| {
+        for line in lines {
+            let reply = client.ask(line);
+            assert!(reply.starts_with("-NOPERM "), "{line}: {reply}");
+        }
+    };
+    permitted(&mut client, &["PING", "GET open:1", "INFO"]);
+    refused(&mut client, &["GET other", "SET open:1 x", "PUBLISH c m"]);
+    assert!(client.ask("AUTH wrong").starts_with("-WRONGPASS "));
+    assert_eq!(client.command(&[b"AUTH", b"a reader"]), b"+OK\r\n");
+    permitted(&mut client, &["GET other", "SELECT 0"]);
+    refused(&mut client, &["SET other x", "DEL open:1", "FLUSHALL"]);
+    assert_eq!(client.ask("AUTH writer"), "+OK\\r\\n");
+    permitted(&mut client, &["GET Info1", "GET Cart1", "SET Cart2 x", "DEL Cart2"]);
+    refused(&mut client, &["GET other", "SET Info1 x", "FLUSHALL"]);
+    assert!(client.ask("HELLO 3 AUTH default admin").starts_with('%'));
+    permitted(&mut client, &["SET other x", "GET Info1"]);
+    assert_eq!(client.ask("ACL WHOAMI"), "$6\\r\\nauth-4\\r\\n");
+    client.ask("RESET");
+    refused(&mut client, &["GET other"]);
+}

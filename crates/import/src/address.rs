@@ -50,7 +50,7 @@ impl Listen {
 
     /// Ends the pool at `table`: without a password, the other programs let clients of all machines in.
     pub(crate) fn open(&self, table: &mut Table, program: &str) {
-        if self.is_open() && !table.has("requirepass") {
+        if self.is_open() && !table.has("requirepass") && !table.has("user") {
             let origin = Origin::implied(format!("{program} asks clients of other machines for no password"));
             table.set("protected-mode", "no", &origin);
         }

@@ -360,6 +360,8 @@ pub struct Access {
     pub policies: Policies,
     /// The namespaces of users.
     pub namespaces: Namespaces,
+    /// Whether a password alone says who a client is.
+    pub by_password: bool,
     /// The routes of other pools of this process.
     pub routed: Routed,
 }

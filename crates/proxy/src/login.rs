@@ -143,7 +143,14 @@ pub(crate) fn log_in(
     name: &[u8],
     password: &[u8],
 ) -> bool {
-    match cx.logins.users.authenticate(name, password) {
+    let named = cx.logins.users.authenticate(name, password);
+    let is_unnamed = cx.settings.access.by_password && name == DEFAULT;
+    // Without a password of its own, the default user would take any.
+    let user = match is_unnamed {
+        true => cx.logins.users.by_password(password),
+        false => named,
+    };
+    match user {
         Some(user) => {
             let login = Login::of(user);
             set_login(cx, session, login);
@@ -160,7 +167,7 @@ pub(crate) fn log_in(
 /// `AUTH [user] password`
 pub(crate) fn auth(cx: &mut Context, session: &mut Session, request: &Request<'_>, reply: &mut Vec<u8>) {
     let (name, password) = match request.len() {
-        2 if cx.logins.users.default_user().needs_no_password() => {
+        2 if cx.logins.users.default_user().needs_no_password() && !cx.settings.access.by_password => {
             return errors::write(reply, errors::NO_PASSWORD);
         }
         2 => (DEFAULT, request.arg(1)),

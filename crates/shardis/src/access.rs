@@ -125,6 +125,8 @@ pub(crate) enum Source {
     PasswordFile(PathBuf),
     /// `--acl-file`.
     AclFile(PathBuf),
+    /// `--user`, the lines of a file without their first word.
+    Lines(Vec<Secret>),
 }
 
 impl Source {
@@ -138,6 +140,17 @@ impl Source {
                 let text = read(self.option(), path)?;
                 Users::parse(&path.display().to_string(), &text).map_err(|error| error.to_string())
             }
+            Source::Lines(lines) => {
+                let mut text = Vec::new();
+                for line in lines {
+                    let line = line.again(self.option())?;
+                    // A line feed would begin another user.
+                    text.extend_from_slice(b"user ");
+                    text.extend(line.bytes.iter().map(|&byte| if byte == b'\n' { b' ' } else { byte }));
+                    text.push(b'\n');
+                }
+                Users::parse(self.option(), &text).map_err(|error| error.to_string())
+            }
         }
     }
 
@@ -148,6 +161,7 @@ impl Source {
             Source::Password(_) => "--requirepass",
             Source::PasswordFile(_) => "--requirepass-file",
             Source::AclFile(_) => "--acl-file",
+            Source::Lines(_) => "--user",
         }
     }
 
@@ -160,8 +174,8 @@ impl Source {
     /// A remark on a probable mistake of the operator.
     pub(crate) fn warning(&self, users: &Users) -> Option<&'static str> {
         let is_open = users.default_user().is_open() && users.default_user().is_unlimited();
-        (matches!(self, Source::AclFile(_)) && is_open)
-            .then_some("the ACL file lets every client do everything without a password, as user default")
+        (matches!(self, Source::AclFile(_) | Source::Lines(_)) && is_open)
+            .then_some("the users let every client do everything without a password, as user default")
     }
 
     /// The registry of a process with the present users.
@@ -184,6 +198,7 @@ impl Source {
         match self {
             Source::PasswordFile(_) | Source::AclFile(_) => true,
             Source::Password(password) => password.is_file(),
+            Source::Lines(lines) => lines.iter().any(Secret::is_file),
             Source::Nothing => false,
         }
     }

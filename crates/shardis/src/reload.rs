@@ -19,7 +19,7 @@ use std::fmt;
 use topology::{ShardSpec, Topology};
 
 /// Flags whose values may change while shardis serves.
-const LIVE: [&str; 29] = [
+const LIVE: [&str; 31] = [
     "timeout",
     "maxclients",
     "connect-timeout-ms",
@@ -34,6 +34,8 @@ const LIVE: [&str; 29] = [
     "requirepass",
     "requirepass-file",
     "acl-file",
+    "user",
+    "user-by-password",
     "tls-cert-file",
     "tls-key-file",
     "tls-ca-cert-file",
@@ -188,8 +190,7 @@ impl Changes {
     fn compare(&mut self, before: &Pool, after: &Pool) {
         for (old, new) in before.settings.iter().zip(&after.settings) {
             // Settings do not show secrets, so two of them look alike.
-            let secret_in = |pool: &Pool| pool.args.secret(&old.name).cloned();
-            if old.value == new.value && secret_in(before) == secret_in(after) {
+            if old.value == new.value && before.args.secrets(&old.name) == after.args.secrets(&old.name) {
                 continue;
             }
             let effect = match old.name.as_str() {

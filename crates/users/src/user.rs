@@ -91,6 +91,15 @@ impl Users {
         self.get(name).filter(|user| user.takes(hash) && user.enabled)
     }
 
+    /// The first enabled user, in the order of names, that has `password`. Users without a password are none of them. predixy
+    /// knows clients by their passwords alone.
+    pub fn by_password(&self, password: &[u8]) -> Option<&Arc<User>> {
+        let hash = Hash::of(password);
+        // All are compared, even after a match.
+        let has = |user: &&Arc<User>| !user.free & user.takes(hash) & user.enabled;
+        self.iter().fold(None, |found, user| found.or_else(|| Some(user).filter(has)))
+    }
+
     /// Counts the changes: of two [`Users`] of one [`Registry`](crate::Registry) the one with more is newer.
     pub fn version(&self) -> u64 {
         self.version

@@ -22,6 +22,11 @@ pub(crate) struct AccessArgs {
     #[arg(long, requires = "user_namespace")]
     namespace_scripts: bool,
 
+    /// AUTH with a password alone, and as user default: the client becomes the user that has this password, as with
+    /// predixy
+    #[arg(long)]
+    pub(super) user_by_password: bool,
+
     #[command(flatten)]
     pub(super) policy: PolicyArgs,
 }

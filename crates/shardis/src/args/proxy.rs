@@ -155,6 +155,12 @@ pub(crate) struct ProxyArgs {
     #[arg(long, value_name = "PATH")]
     acl_file: Option<PathBuf>,
 
+    /// User and its permissions, as a line of --acl-file without its first word: "NAME on >PASSWORD ~KEYS +COMMAND …". May
+    /// be given for several users
+    #[arg(long, value_name = "NAME RULE…", value_parser = Secret::parse,
+        conflicts_with_all = ["requirepass", "requirepass_file", "acl_file"])]
+    user: Vec<Secret>,
+
     #[command(flatten)]
     node_auth: NodeAuthArgs,
 }
@@ -344,6 +350,7 @@ impl ProxyArgs {
             protected_mode: self.access.protected_mode,
             policies,
             namespaces: self.access.namespaces(),
+            by_password: self.access.user_by_password,
             routed: self.routes.routed(),
         }
     }
@@ -472,15 +479,16 @@ impl ProxyArgs {
     }
 
     /// The flags whose values are secrets.
-    pub(crate) const SECRETS: [&str; 3] = ["requirepass", "node-auth", "sentinel-auth"];
+    pub(crate) const SECRETS: [&str; 4] = ["requirepass", "user", "node-auth", "sentinel-auth"];
 
-    /// The secret that is the value of the flag `name`, one of [`ProxyArgs::SECRETS`].
-    pub(crate) fn secret(&self, name: &str) -> Option<&Secret> {
+    /// The secrets that are the values of the flag `name`, one of [`ProxyArgs::SECRETS`].
+    pub(crate) fn secrets(&self, name: &str) -> Vec<&Secret> {
         match name {
-            "requirepass" => self.requirepass.as_ref(),
-            "node-auth" => self.node_auth.secret(),
-            "sentinel-auth" => self.discovery.secret(),
-            _ => None,
+            "requirepass" => self.requirepass.iter().collect(),
+            "user" => self.user.iter().collect(),
+            "node-auth" => self.node_auth.secret().into_iter().collect(),
+            "sentinel-auth" => self.discovery.secret().into_iter().collect(),
+            _ => Vec::new(),
         }
     }
 
@@ -496,6 +504,7 @@ impl ProxyArgs {
             (Some(password), ..) => Source::Password(password.clone()),
             (_, Some(path), _) => Source::PasswordFile(path.clone()),
             (.., Some(path)) => Source::AclFile(path.clone()),
+            (None, None, None) if !self.user.is_empty() => Source::Lines(self.user.clone()),
             (None, None, None) => Source::Nothing,
         }
     }

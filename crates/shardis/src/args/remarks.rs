@@ -3,6 +3,7 @@
 
 use super::ProxyArgs;
 use super::proxy::STORE_POLICY_DEFAULT;
+use crate::access::Secret;
 use topology::Topology;
 
 impl ProxyArgs {
@@ -26,8 +27,12 @@ impl ProxyArgs {
     }
 
     fn readable_secrets(&self) -> Vec<String> {
-        let warning = |name: &&str| Some(format!("--{name}: {}", self.secret(name)?.warning()?));
-        ProxyArgs::SECRETS.iter().filter_map(warning).collect()
+        let warnings = |name: &&'static str| {
+            let name = *name;
+            let secrets = self.secrets(name).into_iter().filter_map(Secret::warning);
+            secrets.map(move |warning| format!("--{name}: {warning}")).collect::<Vec<_>>()
+        };
+        ProxyArgs::SECRETS.iter().flat_map(warnings).collect()
     }
 
     fn without_effect(&self) -> Vec<String> {
