@@ -2,6 +2,7 @@
 
 use crate::harness::certificates::Directory;
 use crate::harness::client::{Client, ReadError};
+use crate::harness::http;
 use crate::harness::local::Local;
 use crate::harness::processes::{Finished, Process, Proxy, free_ports, run, shardis, shardis_binary};
 use crate::harness::{RedisServer, poll_until};
@@ -392,4 +393,50 @@ fn explain_asks_for_the_pool_of_a_file_with_several() {
     assert!(refusal.stderr.contains("name one with --pool=NAME: orders, carts"), "{}", refusal.stderr);
     let explained = explain(&["--pool=carts"]);
     assert!(explained.stdout.contains(&pools.nodes[1].port.to_string()), "{}", explained.stdout);
+}
+
+#[test]
+fn one_admin_listener_shows_all_pools() {
+    let nodes = [RedisServer::start(), RedisServer::start()];
+    let (ports, directory) = (free_ports(3), Directory::new());
+    let text = format!(
+        "admin = {}
+[[pool]]\nname = \"orders\"\nnodes = [\"127.0.0.1:{}\"]\nport = {}
+[[pool]]\nname = \"carts\"\nnodes = [\"127.0.0.1:{}\"]\nport = {}\nadmin = 0\n",
+        ports[0], nodes[0].port, ports[1], nodes[1].port, ports[2]
+    );
+    let path = directory.write("shardis.toml", &text);
+    let mut process = started(&path);
+    poll_until("both listeners", || {
+        assert!(process.ended().is_none(), "it ended instead: {}", process.output());
+        let said = process.output();
+        (said.contains("admin of all pools at ") && said.contains("pool carts: admin at ")).then_some(())
+    });
+    let mut client = poll_until("the pool carts", || Client::try_connect(ports[2]));
+    for _ in 0..7 {
+        client.ask("GET k");
+    }
+    let get = |path: &str| http::get(ports[0], path);
+    assert_eq!(get("/pools").body, "[\"orders\",\"carts\"]");
+    poll_until("the requests of carts in its metrics", || {
+        let metrics = get("/metrics").body;
+        assert_eq!(metrics.matches("# TYPE shardis_requests_total ").count(), 1, "{metrics}");
+        let has = |line: &str| metrics.lines().any(|other| other == line);
+        let of = |pool: &str| format!("shardis_requests_total{{pool=\"{pool}\",command=\"get\"}}");
+        (has(&format!("{} 7", of("carts"))) && !metrics.contains(&of("orders"))).then_some(())
+    });
+    let name_in = |path: &str| get(path).body.contains(&nodes[1].port.to_string());
+    assert!(name_in("/topology?pool=carts") && !name_in("/topology?pool=orders") && !name_in("/topology"));
+    assert!(get("/history?after=0&pool=carts").status == 200 && get("/status?pool=none").status == 404);
+    poll_until("all pools are ready", || (get("/readyz").status == 200).then_some(()));
+    let mut top = shardis_binary();
+    top.args(["top", &ports[0].to_string(), "--once", "--json", "--pool=carts"]);
+    let top = run(top);
+    assert!(top.stdout.contains(&nodes[1].port.to_string()), "{} {}", top.stdout, top.stderr);
+    let [mut first, _second] = nodes;
+    first.kill();
+    poll_until("a pool is not ready", || {
+        let answer = get("/readyz");
+        (answer.status == 503 && answer.body.starts_with("pool orders: ")).then_some(())
+    });
 }

@@ -42,6 +42,7 @@ pub use metrics::metrics_reference;
 pub use nutcracker::{NutcrackerStats, ShownPool};
 pub use place::Place;
 pub use readiness::ReadyShards;
+pub use routes::AdminPool;
 pub use server::{Listener, Running, serve};
 pub use statsd::{PREFIX_BYTES_MAX, Statsd, name_part, send_statsd};
 pub use tls::Tls;

@@ -659,11 +659,14 @@ const METRICS: &[Metric] = &[
 ];
 
 /// The answer to `/metrics`.
-pub(crate) fn write(facts: &Facts, format: Format) -> String {
+pub(crate) fn write(pools: &[(Option<&str>, Facts)], format: Format) -> String {
     let mut text = Text::new(format);
     for metric in METRICS {
         text.begin(metric.name, metric.kind, metric.help);
-        (metric.write)(facts, &mut text);
+        for (pool, facts) in pools {
+            text.of_pool(*pool);
+            (metric.write)(facts, &mut text);
+        }
     }
     text.finish()
 }

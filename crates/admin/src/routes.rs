@@ -51,11 +51,12 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 16] = [
+const PATHS: [(&str, &str, &str); 17] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),
     ("/readyz", "GET", "200 if clients can be served, else 503 and the reason"),
+    ("/pools", "GET", "names of the pools, JSON; paths about one take ?pool=NAME"),
     ("/status", "GET", "the whole state, JSON"),
     (
         "/history",
@@ -85,23 +86,42 @@ const PATHS: [(&str, &str, &str); 16] = [
 /// The path of orders about the configuration.
 const RELOAD: &str = "/reload";
 
+/// A pool as operators see it.
+pub struct AdminPool {
+    /// Its name, if the listener answers for several.
+    pub name: Option<String>,
+    /// The pool.
+    pub subject: Arc<dyn Subject>,
+    /// Shards that must be up.
+    pub ready: ReadyShards,
+}
+
 /// Answers for one process.
 pub(crate) struct Routes {
-    pub subject: Arc<dyn Subject>,
-    pub guard: Arc<RwLock<Guard>>,
-    pub ready: ReadyShards,
-    pub history: Mutex<History>,
+    pools: Vec<(AdminPool, Mutex<History>)>,
+    guard: Arc<RwLock<Guard>>,
 }
 
 impl Routes {
-    /// Adds a sample to the history, `elapsed_s` seconds after the last one.
-    pub(crate) fn take_sample(&self, elapsed_s: f64) {
-        let reading = Reading::of(&Facts::of(&*self.subject));
-        self.history().take(reading, now_s(), elapsed_s);
+    /// Answers about `pools`, of which there is one at least.
+    pub(crate) fn new(pools: Vec<AdminPool>, guard: Arc<RwLock<Guard>>) -> Routes {
+        Routes { pools: pools.into_iter().map(|pool| (pool, Mutex::default())).collect(), guard }
     }
 
-    fn history(&self) -> MutexGuard<'_, History> {
-        self.history.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Adds a sample to the history of each pool, `elapsed_s` seconds after the last one.
+    pub(crate) fn take_sample(&self, elapsed_s: f64) {
+        for (pool, history) in &self.pools {
+            let reading = Reading::of(&Facts::of(&*pool.subject));
+            lock(history).take(reading, now_s(), elapsed_s);
+        }
+    }
+
+    /// The pool that a query names, or the first.
+    fn pool(&self, query: &str) -> Option<&(AdminPool, Mutex<History>)> {
+        match query.split('&').find_map(|pair| pair.strip_prefix("pool=")) {
+            None => self.pools.first(),
+            Some(name) => self.pools.iter().find(|(pool, _)| pool.name.as_deref() == Some(name)),
+        }
     }
 
     /// The response to a request.
@@ -137,23 +157,29 @@ impl Routes {
     }
 
     fn answer_path(&self, asked: Asked<'_>) -> Answer {
-        let subject = &*self.subject;
+        let Some((pool, history)) = self.pool(asked.query) else {
+            return Answer::text(404, "there is no such pool; /pools has their names\n");
+        };
+        let subject = &*pool.subject;
         match asked.path {
             "/" => Answer { status: 200, content_type: "text/html; charset=utf-8", body: PAGE.to_owned() },
             "/metrics" => {
                 let format = Format::wanted(asked.accept);
-                let body = metrics::write(&Facts::of(subject), format);
+                let facts = |(pool, _): &'_ (AdminPool, _)| Facts::of(&*pool.subject);
+                let pools = self.pools.iter().map(|one| (one.0.name.as_deref(), facts(one)));
+                let body = metrics::write(&pools.collect::<Vec<_>>(), format);
                 Answer { status: 200, content_type: format.content_type(), body }
             }
             "/healthz" => Answer::text(200, "ok\n"),
-            "/readyz" => match self.ready.check(&Facts::of(subject)) {
-                Ok(()) => Answer::text(200, "ready\n"),
-                Err(reason) => Answer::text(503, format!("{reason}\n")),
-            },
+            "/readyz" => self.answer_readiness(),
+            "/pools" => {
+                let names = self.pools.iter().filter_map(|(pool, _)| pool.name.as_deref());
+                Answer::json(&names.collect::<Vec<_>>())
+            }
             "/status" => Answer::json(&Status::of(&Facts::of(subject), now_s())),
             "/history" => {
                 let after = number_in(asked.query, "after=").unwrap_or_default();
-                Answer::json(&self.history().answer(after))
+                Answer::json(&lock(history).answer(after))
             }
             "/topology" => Answer::json(&TopologyAnswer::of(&Facts::of(subject))),
             "/clients" => Answer::text(200, subject.clients()),
@@ -161,47 +187,62 @@ impl Routes {
             "/hot" => Answer::json(&HotAnswer::of(&subject.board().hot)),
             "/slow" => Answer::json(&slow::last(&subject.board().slow, Wanted::of(asked.query))),
             "/events" => Answer::json(&Wanted::of(asked.query).last(subject.events(), |event| event.id)),
-            RELOAD => self.answer_reload(asked),
+            RELOAD => answer_reload(subject, asked),
             "/configurations" => Answer::json(&subject.configurations()),
             "/mirror" => Answer::json(&subject.mirror().map(MirrorAnswer::of)),
-            _ => self.answer_log_level(asked),
+            _ => answer_log_level(subject, asked),
         }
     }
 
-    fn answer_reload(&self, asked: Asked<'_>) -> Answer {
-        let order = match asked.method {
-            "POST" => match order_of(asked.query) {
-                Some(order) => order,
-                None => {
-                    return Answer::text(
-                        400,
-                        "write /reload, /reload?force=1, /reload?to=N or /reload?to=back\n",
-                    );
-                }
-            },
-            _ => ReloadOrder::Plan,
-        };
-        let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
-        match self.subject.reload(order) {
-            ReloadOutcome::Done(lines) => Answer::text(200, text(&lines)),
-            ReloadOutcome::Begun(lines) => Answer::text(202, text(&lines)),
-            ReloadOutcome::Refused(reasons) => Answer::text(409, text(&reasons)),
-            ReloadOutcome::Faulty(faults) => Answer::text(400, text(&faults)),
-            ReloadOutcome::Late => {
-                Answer::text(503, "the control thread did not answer in time; the outcome is unknown\n")
+    /// All pools must be ready.
+    fn answer_readiness(&self) -> Answer {
+        for (pool, _) in &self.pools {
+            if let Err(reason) = pool.ready.check(&Facts::of(&*pool.subject)) {
+                let of = pool.name.as_ref().map_or_else(String::new, |name| format!("pool {name}: "));
+                return Answer::text(503, format!("{of}{reason}\n"));
             }
         }
+        Answer::text(200, "ready\n")
     }
+}
 
-    fn answer_log_level(&self, asked: Asked<'_>) -> Answer {
-        if asked.method == "PUT" {
-            let level = String::from_utf8_lossy(asked.body);
-            if !self.subject.set_log_level(level.trim()) {
-                return Answer::text(400, "write error, warn, info or debug\n");
+fn answer_reload(subject: &dyn Subject, asked: Asked<'_>) -> Answer {
+    let order = match asked.method {
+        "POST" => match order_of(asked.query) {
+            Some(order) => order,
+            None => {
+                return Answer::text(
+                    400,
+                    "write /reload, /reload?force=1, /reload?to=N or /reload?to=back\n",
+                );
             }
+        },
+        _ => ReloadOrder::Plan,
+    };
+    let text = |lines: &[String]| lines.iter().map(|line| format!("{line}\n")).collect::<String>();
+    match subject.reload(order) {
+        ReloadOutcome::Done(lines) => Answer::text(200, text(&lines)),
+        ReloadOutcome::Begun(lines) => Answer::text(202, text(&lines)),
+        ReloadOutcome::Refused(reasons) => Answer::text(409, text(&reasons)),
+        ReloadOutcome::Faulty(faults) => Answer::text(400, text(&faults)),
+        ReloadOutcome::Late => {
+            Answer::text(503, "the control thread did not answer in time; the outcome is unknown\n")
         }
-        Answer::text(200, format!("{}\n", self.subject.log_level()))
     }
+}
+
+fn answer_log_level(subject: &dyn Subject, asked: Asked<'_>) -> Answer {
+    if asked.method == "PUT" {
+        let level = String::from_utf8_lossy(asked.body);
+        if !subject.set_log_level(level.trim()) {
+            return Answer::text(400, "write error, warn, info or debug\n");
+        }
+    }
+    Answer::text(200, format!("{}\n", subject.log_level()))
+}
+
+fn lock(history: &Mutex<History>) -> MutexGuard<'_, History> {
+    history.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 impl Asked<'_> {
@@ -223,6 +264,8 @@ impl Asked<'_> {
 
 /// The order in a query; `None` if it has other words.
 fn order_of(query: &str) -> Option<ReloadOrder> {
+    // Orders concern the whole process.
+    let query = query.split('&').filter(|pair| !pair.starts_with("pool=")).collect::<Vec<_>>().join("&");
     if query == "force=1" {
         return Some(ReloadOrder::Force);
     }

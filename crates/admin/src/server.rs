@@ -1,11 +1,9 @@
 //! The border to HTTP: hyper on a thread of its own.
 
-use crate::facts::Subject;
 use crate::guard::Guard;
 use crate::history;
 use crate::place::Place;
-use crate::readiness::ReadyShards;
-use crate::routes::{Answer, Asked, Routes};
+use crate::routes::{AdminPool, Answer, Asked, Routes};
 use crate::tls::Tls;
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::{Bytes, Incoming};
@@ -22,7 +20,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, PoisonError, RwLock};
 use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
@@ -144,17 +142,12 @@ impl Running {
     }
 }
 
-/// Answers at `listener` on a thread of its own until the process ends, or the server is stopped.
-pub fn serve(
-    listener: Listener,
-    subject: Arc<dyn Subject>,
-    guard: Guard,
-    ready: ReadyShards,
-) -> io::Result<Running> {
+/// Answers about `pools`, of which there is one at least, at `listener` on a thread of its own until the process ends, or the server is stopped.
+pub fn serve(listener: Listener, pools: Vec<AdminPool>, guard: Guard) -> io::Result<Running> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let guard = Arc::new(RwLock::new(guard));
     let running = Running { guard: Some(Arc::clone(&guard)), ..Running::default() };
-    let routes = Arc::new(Routes { subject, guard, ready, history: Mutex::default() });
+    let routes = Arc::new(Routes::new(pools, guard));
     let server = running.clone().run(accept_all(listener, routes));
     std::thread::Builder::new().name("admin".to_owned()).spawn(move || runtime.block_on(server))?;
     Ok(running)

@@ -10,6 +10,7 @@
 mod reload;
 mod upgrade;
 
+use crate::admin_port::{AdminPort, AdminServer};
 use crate::args::serving::Pool;
 use crate::args::{Serving, VERSION};
 use crate::descriptors::{self, ClientsMax, Granted};
@@ -30,7 +31,7 @@ use crate::upgrade::predecessor::{Arrived, Predecessor};
 use crate::upgrade::program::Program;
 use crate::upgrade::successor::Courier;
 use crate::wall_clock;
-use admin::Subject;
+use admin::{AdminPool, Subject};
 use anyhow::{Context, Result, anyhow};
 use mio::net::UnixStream;
 use mio::{Events, Interest, Poll, Token, Waker};
@@ -135,6 +136,7 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
         plans.push(Box::new(PassingPlan::prepare(args).map_err(|error| anyhow!(error))?));
     }
     let stats = StatsPort::open(serving.nutcracker_stats, &mut passed)?;
+    let admin = AdminPort::open(serving.admin.as_deref(), &mut passed)?;
     let doors = open_doors(&serving, &mut plans, &mut passed)?;
     let pid_file = if predecessor.is_some() { None } else { PidFile::write(&serving.files)? };
     let wanted: Vec<ClientsMax> = plans.iter().map(|plan| plan.clients_max()).collect();
@@ -150,6 +152,7 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     left_out.for_each(|option| say(&format!("not carried over: {option}")));
     plans.iter().for_each(|plan| plan.describe());
     stats.describe();
+    admin.describe();
 
     for (plan, granted) in plans.into_iter().zip(granted) {
         control.services.push(plan.start(granted, &control.desk)?);
@@ -160,7 +163,14 @@ pub(crate) fn run(serving: Serving) -> Result<()> {
     for service in &mut control.services {
         service.open_to_operators()?;
     }
-    let subjects = control.services.iter().filter_map(|service| service.subject()).collect();
+    let subjects: Vec<Arc<dyn Subject>> =
+        control.services.iter().filter_map(|service| service.subject()).collect();
+    let of_admin = |(pool, subject): (&Pool, &Arc<dyn Subject>)| AdminPool {
+        name: pool.name.clone(),
+        subject: Arc::clone(subject),
+        ready: pool.args.admin.ready_shards,
+    };
+    control.admin = admin.start(control.serving.pools.iter().zip(&subjects).map(of_admin).collect())?;
     control.stats = stats.start(&control.serving, subjects, control.doors.len())?;
     control.systemd.show_ready();
     match control.serve()? {
@@ -234,6 +244,7 @@ struct Control {
     upgrades: UnixStream,
     upgrade: Upgrade,
     stats: StatsServer,
+    admin: AdminServer,
     pid_file: Option<PidFile>,
     /// Time of the next attempt to accept: no descriptor was left, or clients beyond one turn may wait.
     accept_at: Option<Instant>,
@@ -273,6 +284,7 @@ impl Control {
             upgrades,
             upgrade: Upgrade::new(program),
             stats: StatsServer::default(),
+            admin: AdminServer::default(),
             pid_file: None,
             accept_at: None,
             paused_told_at: None,

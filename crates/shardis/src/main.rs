@@ -23,6 +23,7 @@
 #![expect(clippy::disallowed_types, reason = "the control thread accepts")]
 
 mod access;
+mod admin_port;
 mod allocator;
 mod args;
 mod asking;

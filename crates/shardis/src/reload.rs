@@ -112,6 +112,13 @@ impl Changes {
                 "bytes are passed on as the start said",
             );
         }
+        if format!("{:?}", before.admin) != format!("{:?}", after.admin) {
+            let place = |serving: &Serving| {
+                let admin = serving.admin.as_ref().and_then(|admin| admin.place(false));
+                admin.map_or_else(String::new, |place| place.to_string())
+            };
+            changes.restart("admin", &place(before), &place(after), "it is opened at the start");
+        }
         if before.pools.is_empty() {
             changes.compare_process(before, after);
         }

@@ -1,10 +1,11 @@
 //! The service at Redis listeners: workers, their shared state, and its changes at run time.
 
 use crate::access::Source;
+use crate::admin_port::{inherited, open_admin};
+use crate::args::ProxyArgs;
 use crate::args::admin_tls::AdminTls;
 use crate::args::listener::Place;
 use crate::args::serving::{Pool, of_pool};
-use crate::args::{AdminArgs, ProxyArgs};
 use crate::control::{Movable, Plan, Service};
 use crate::descriptors::{ClientsMax, Granted};
 use crate::discovery::{self, DiscoveryThread, Surroundings, Wishes};
@@ -14,7 +15,7 @@ use crate::log_layer::pool_span;
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
-use crate::passed::{ListeningSocket, PassedSockets};
+use crate::passed::PassedSockets;
 use crate::refused::Refused;
 use crate::reload;
 use crate::reload::desk::Desk;
@@ -30,7 +31,7 @@ use crate::upgrade::successor::Courier;
 use crate::usage;
 use crate::wall_clock::{self, WallClock};
 use crate::worker::{self, Clock, Mailbox, Message, Neighbours, PENDING_CLIENTS_MIN, Worker};
-use admin::{Guard, ReadyShards, Setting, Statsd, Subject};
+use admin::{AdminPool, Guard, ReadyShards, Setting, Statsd, Subject};
 use anyhow::Result;
 use driver::{Acceptor, Entry};
 use gateway::Dialect;
@@ -229,7 +230,8 @@ impl Reports {
     fn begin(&mut self) -> Result<()> {
         let subject = || Arc::clone(&self.served) as Arc<dyn Subject>;
         if let Some(listener) = self.listener.take() {
-            self.running = Some(admin::serve(listener, subject(), self.guard.clone(), self.ready)?);
+            let pool = AdminPool { name: None, subject: subject(), ready: self.ready };
+            self.running = Some(admin::serve(listener, vec![pool], self.guard.clone())?);
         }
         if let Some(statsd) = self.statsd.take() {
             let (target, span) = (statsd.target.clone(), self.span.clone());
@@ -246,10 +248,10 @@ impl Reports {
 
     /// The socket of the admin listener of `service` for the next process.
     fn to_inherit(&self, service: &str) -> io::Result<Option<(Inherited, OwnedFd)>> {
-        let Some((place, socket)) = &self.socket else { return Ok(None) };
-        let (option, place) = (ADMIN.to_owned(), place.to_string());
-        let inherited = Inherited { door: None, service: service.to_owned(), option, place, has_file: false };
-        Ok(Some((inherited, socket.try_clone()?)))
+        match &self.socket {
+            Some((place, socket)) => inherited(service, place, socket),
+            None => Ok(None),
+        }
     }
 
     /// Makes `guard` the condition of requests to come at the admin listener.
@@ -280,36 +282,6 @@ impl ShardingPlan {
         let taps = mirror::start(plan, workers, &status, report)?;
         Ok((Some(status), taps))
     }
-}
-
-/// The option of the admin listener.
-const ADMIN: &str = "--admin";
-
-/// Opens the admin listener.
-fn open_admin(
-    place: &admin::Place,
-    (guard, tls): (&Guard, Option<&AdminTls>),
-    passed: &mut PassedSockets,
-) -> Result<admin::Listener, CannotListen> {
-    let configured = Place::of_admin(place);
-    let mut sockets = passed.take(ADMIN, &configured);
-    let acceptor = tls.map(AdminTls::tls);
-    let listener = match sockets.pop().map(|passed| passed.socket) {
-        None => admin::Listener::open(place, acceptor).map_err(|error| CannotListen::At {
-            place: configured,
-            option: ADMIN,
-            error,
-        })?,
-        Some(ListeningSocket::Tcp(socket, addr)) => admin::Listener::tcp(socket, addr, acceptor),
-        Some(ListeningSocket::Unix(socket, path)) => admin::Listener::unix(socket, path),
-    };
-    if !sockets.is_empty() {
-        let text = "the admin listener has one address, but several sockets named admin were passed";
-        return Err(CannotListen::Unknown(text.to_owned()));
-    }
-    let is_guarded = matches!(guard, Guard::Token(_)) || tls.is_some_and(AdminTls::has_client_certificates);
-    AdminArgs::check_place(listener.place(), is_guarded).map_err(CannotListen::Unknown)?;
-    Ok(listener)
 }
 
 /// A path as INFO shows it; empty without one.

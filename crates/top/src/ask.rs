@@ -29,6 +29,8 @@ pub(crate) struct Asker {
     place: Place,
     tls: Option<Tls>,
     token: Option<String>,
+    /// The pool that is asked about, if the listener is that of several.
+    pool: Option<String>,
     runtime: Runtime,
 }
 
@@ -36,9 +38,14 @@ pub(crate) struct Asker {
 const ENTRIES_MAX: usize = 200;
 
 impl Asker {
-    pub(crate) fn new(place: Place, tls: Option<Tls>, token: Option<String>) -> Result<Asker> {
+    pub(crate) fn new(
+        place: Place,
+        tls: Option<Tls>,
+        token: Option<String>,
+        pool: Option<String>,
+    ) -> Result<Asker> {
         let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
-        Ok(Asker { place, tls, token, runtime })
+        Ok(Asker { place, tls, token, pool, runtime })
     }
 
     /// Looks at the process, for these views. Not each view needs each answer, and some cost the process more than others:
@@ -69,6 +76,10 @@ impl Asker {
     }
 
     fn text(&self, path: &str) -> Result<String> {
+        let path = &match &self.pool {
+            Some(pool) => format!("{path}{}pool={pool}", if path.contains('?') { '&' } else { '?' }),
+            None => path.to_owned(),
+        };
         let answered =
             self.runtime.block_on(async { tokio::time::timeout(ANSWER_TIMEOUT, self.get(path)).await });
         match answered {

@@ -58,6 +58,10 @@ pub struct TopArgs {
     #[arg(value_name = "ADDRESS", default_value = "9121", value_parser = Place::from_str)]
     address: Place,
 
+    /// Pool to show, where the admin listener is that of several; the first without it
+    #[arg(long, value_name = "NAME")]
+    pool: Option<String>,
+
     /// File with the token of the admin listener in its first line, as for shardis proxy --admin-token-file
     #[arg(long, value_name = "PATH")]
     token_file: Option<PathBuf>,
@@ -99,7 +103,7 @@ impl TopArgs {
 
 /// Shows the state until `q` is pressed, or once.
 pub fn run(args: &TopArgs) -> Result<ExitCode> {
-    let asker = Asker::new(args.address.clone(), args.tls.load()?, args.token()?)?;
+    let asker = Asker::new(args.address.clone(), args.tls.load()?, args.token()?, args.pool.clone())?;
     match args.once {
         true => run_once(&asker, args),
         false => terminal::run(asker, args.interval()),

@@ -68,11 +68,13 @@ pub(crate) struct Text {
     out: String,
     /// The family of the next samples.
     family: &'static str,
+    /// The pool of the next samples, if an answer is about several.
+    pool: Option<String>,
 }
 
 impl Text {
     pub(crate) fn new(format: Format) -> Text {
-        Text { format, out: String::new(), family: "" }
+        Text { format, out: String::new(), family: "", pool: None }
     }
 
     /// Begins the family `name`.
@@ -83,6 +85,11 @@ impl Text {
             _ => name,
         };
         self.write(format_args!("# HELP {shown} {help}\n# TYPE {shown} {}\n", kind.name()));
+    }
+
+    /// Has the next samples be those of `pool`.
+    pub(crate) fn of_pool(&mut self, pool: Option<&str>) {
+        self.pool = pool.map(str::to_owned);
     }
 
     /// Writes a sample of the present family.
@@ -105,13 +112,16 @@ impl Text {
     fn line(&mut self, suffix: &str, labels: &[(&str, &str)], le: Option<&str>, value: impl Display) {
         let family = self.family;
         self.write(format_args!("{family}{suffix}"));
-        let labels = labels.iter().copied().chain(le.map(|le| ("le", le)));
+        let pool = self.pool.take();
+        let of_pool = pool.as_deref().map(|pool| ("pool", pool));
+        let labels = of_pool.into_iter().chain(labels.iter().copied()).chain(le.map(|le| ("le", le)));
         for (at, (name, value)) in labels.clone().enumerate() {
             let before = if at == 0 { '{' } else { ',' };
             self.write(format_args!("{before}{name}=\"{}\"", escaped(value)));
         }
         let end = if labels.count() > 0 { "}" } else { "" };
         self.write(format_args!("{end} {value}\n"));
+        self.pool = pool;
     }
 
     fn write(&mut self, text: std::fmt::Arguments<'_>) {

@@ -42,6 +42,10 @@ pub(crate) struct AdminArgs {
 
     #[command(flatten)]
     pub(crate) mirror: MirrorArgs,
+
+    /// Whether the process has an admin listener for all pools.
+    #[arg(skip)]
+    pub(crate) is_of_process: bool,
 }
 
 /// An address and a port. A port alone is one of the loopback interface.
@@ -54,7 +58,7 @@ fn parse_stats_addr(text: &str) -> Result<SocketAddr, String> {
 
 impl AdminArgs {
     /// Refuses an address that others can reach without a token or a certificate.
-    pub(super) fn check(&self) -> Result<(), String> {
+    pub(crate) fn check(&self) -> Result<(), String> {
         self.tls.check(self.admin.as_ref())?;
         let is_guarded = self.admin_token_file.is_some() || self.tls.has_client_certificates();
         self.admin.as_ref().map_or(Ok(()), |place| AdminArgs::check_place(place, is_guarded))
@@ -73,11 +77,11 @@ impl AdminArgs {
     /// Where it listens. Shards in memory are an experiment (`is_experiment`), which shows its page unasked.
     pub(crate) fn place(&self, is_experiment: bool) -> Option<Place> {
         let free = || Place::Tcp(SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 0));
-        self.admin.clone().or_else(|| is_experiment.then(free))
+        self.admin.clone().or_else(|| (is_experiment && !self.is_of_process).then(free))
     }
 
     /// Whether a file has the token.
-    pub(super) fn has_token_file(&self) -> bool {
+    pub(crate) fn has_token_file(&self) -> bool {
         self.admin_token_file.is_some()
     }
 

@@ -1,6 +1,6 @@
 //! Services of a process: requests of Redis, bytes, or both.
 
-use super::{LogFormat, ProxyArgs, ServiceArgs};
+use super::{AdminArgs, LogFormat, ProxyArgs, ServiceArgs};
 use crate::config::{Faults, Origin};
 use crate::control::plural;
 use crate::listeners::{CannotListen, Mode};
@@ -29,6 +29,8 @@ pub(crate) struct Serving {
     pub left_out: Vec<String>,
     /// The name of the only pool in another program's file.
     pub only_pool: Option<String>,
+    /// The admin listener of all pools.
+    pub admin: Option<Box<AdminArgs>>,
     /// The stats port of nutcracker.
     pub nutcracker_stats: Option<SocketAddr>,
     /// Files of the process itself.
@@ -137,6 +139,8 @@ impl Serving {
             lines.push(args.describe(&place, &args.node_specs().unwrap_or_default()));
         }
         lines.insert(0, self.announcement(&places));
+        let admin = self.admin.as_ref().and_then(|admin| admin.place(false));
+        lines.extend(admin.map(|place| format!("admin of all pools at {place}")));
         lines.extend(self.left_out.iter().map(|option| format!("not carried over: {option}")));
         lines.join("\n")
     }
@@ -170,6 +174,7 @@ fn of_process(args: &ServiceArgs) -> Serving {
         log: (args.log_level, args.log_format),
         left_out: Vec::new(),
         only_pool: None,
+        admin: None,
         nutcracker_stats: None,
         files: ProcessFiles { pid: args.pid_file.clone(), log: None },
         origin: None,

@@ -14,9 +14,8 @@ use super::faults::Fault;
 use super::flags::{self, Entry};
 use super::{Depth, OF_THE_PROCESS, Reader, WAYS_IN, listeners, mirrors};
 use crate::args::listener::Place;
-use crate::args::route;
 use crate::args::serving::Pool;
-use crate::args::{ProxyArgs, Serving};
+use crate::args::{AdminArgs, ProxyArgs, Serving, route};
 use std::ffi::OsString;
 use toml::de::DeValue;
 
@@ -26,7 +25,10 @@ const POOLS_MAX: usize = 64;
 const NAME_BYTES_MAX: usize = 64;
 /// Flags that only one pool can have.
 const OF_ONE_POOL: [&str; 8] =
-    ["host", "nodes", "cluster", "sentinel", "master", "admin", "unixsocketperm", "store_shards"];
+    ["host", "nodes", "cluster", "sentinel", "master", "route", "unixsocketperm", "store_shards"];
+/// Flags of the admin listener. Above the pools, with an address, they are those of one listener for all of them.
+const OF_ADMIN: [&str; 5] =
+    ["admin", "admin_token_file", "admin_tls_cert_file", "admin_tls_key_file", "admin_tls_ca_cert_file"];
 
 impl<'a> Reader<'a> {
     /// The services of a file with pools.
@@ -36,7 +38,8 @@ impl<'a> Reader<'a> {
         if !is_alone {
             self.refuse_flags_of_pools();
         }
-        let above = self.defaults(&root.section);
+        let mut above = self.defaults(&root.section);
+        let admin = self.admin_of_process(&mut above);
         let tables = listeners::read(&self.flags, &root.section.tables);
         self.faults.extend(tables.faults);
         let misplaced = tables.of_redis.iter().map(|listener| {
@@ -53,7 +56,8 @@ impl<'a> Reader<'a> {
             let Some(name) = self.name(section, &names) else { continue };
             names.push(name.clone());
             if chosen.as_ref().is_none_or(|chosen| *chosen == name) {
-                let pool = self.pool(name, section, &above);
+                let mut pool = self.pool(name, section, &above);
+                pool.iter_mut().for_each(|pool| pool.args.admin.is_of_process = admin.is_some());
                 let fault = pool.as_ref().and_then(|pool| same_at_statsd(&pools, pool));
                 self.faults.extend(fault.map(|text| Fault::at(section.at, text)));
                 pools.extend(pool);
@@ -71,7 +75,28 @@ impl<'a> Reader<'a> {
         let of_process = pools.first().map(|pool: &Pool| pool.args.clone())?;
         let tcp = tables.of_tcp.iter().filter(|_| !is_alone);
         let tcp = tcp.filter_map(|one| self.tcp_args(one, &of_process, depth)).collect();
-        Some(Serving { pools, tcp, ..Serving::redis(*of_process) })
+        Some(Serving { pools, tcp, admin, ..Serving::redis(*of_process) })
+    }
+
+    /// Takes the admin listener of all pools out of the keys above them, if it has an address.
+    fn admin_of_process(&mut self, above: &mut Vec<Entry>) -> Option<Box<AdminArgs>> {
+        if !above.iter().any(|entry| entry.id == "admin") {
+            return None;
+        }
+        let (own, others) = std::mem::take(above)
+            .into_iter()
+            .partition::<Vec<Entry>, _>(|entry| OF_ADMIN.contains(&entry.id.as_str()));
+        *above = others;
+        let args = self.proxy_args(&own)?;
+        // They are no settings of a pool.
+        self.settings.clear();
+        let checks = [args.admin.check(), args.admin.guard().map(drop)];
+        for text in checks.into_iter().filter_map(Result::err) {
+            let fault = self.located(&text, &own);
+            self.faults.push(fault);
+        }
+        self.claim_admin(&args, &own, None);
+        Some(Box::new(args.admin))
     }
 
     /// The pool that the command line names.

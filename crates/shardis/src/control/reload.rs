@@ -139,7 +139,8 @@ impl Control {
         let pools = self.serving.pools.iter().map(Some).chain(std::iter::repeat(None));
         let services = self.services.iter_mut().zip(pools);
         let has_files: Vec<bool> = services.map(|(service, pool)| service.reload(pool)).collect();
-        has_files.contains(&true)
+        let has_admin_files = self.admin.reload();
+        has_files.contains(&true) || has_admin_files
     }
 }
 

@@ -139,6 +139,7 @@ impl Control {
             sockets.extend(service.admin_socket(name)?);
         }
         sockets.extend(self.stats.to_inherit()?);
+        sockets.extend(self.admin.to_inherit()?);
         let services = self.services.iter_mut().zip(names);
         let nodes_up = services.filter_map(|(service, name)| Some((name, service.movable()?.nodes_up())));
         let begin = Begin { version: VERSION, nodes_up: nodes_up.collect() };
@@ -186,6 +187,7 @@ impl Control {
         let courier = successor.courier();
         self.pid_file.iter_mut().for_each(PidFile::leave);
         self.stats.stop();
+        self.admin.stop();
         for (number, service) in self.services.iter_mut().enumerate() {
             service.close_to_operators();
             let first_door = self.doors.iter().position(|door| door.service == number).unwrap_or_default();
