@@ -161,6 +161,13 @@ fn without_try_again(text: &str) -> String {
     text.strip_prefix("TRYAGAIN ").map_or(text.to_owned(), |rest| format!("ERR {rest}"))
 }
 
+/// The text for a CONFIG SET of a name of corvus.
+pub(crate) fn set_by_file(name: &str) -> String {
+    format!(
+        "ERR {name} is a key of the configuration file; write it there, then ask for PROXY RELOAD (docs/migration.md)"
+    )
+}
+
 /// The text for a CONFIG SET of `parameter` that would cut off a node.
 pub(crate) fn cuts_off(parameter: &[u8]) -> String {
     let parameter = String::from_utf8_lossy(parameter);

@@ -4,6 +4,7 @@ pub(crate) mod admin;
 pub(crate) mod by_nodes;
 pub(crate) mod clients;
 pub(crate) mod cluster;
+pub(crate) mod corvus;
 pub(crate) mod filter;
 pub(crate) mod gathered;
 pub(crate) mod help;
@@ -141,6 +142,9 @@ impl Core {
                 patterns.iter().any(|pattern| stdx::glob::matches_ignoring_case(pattern, name.as_bytes()))
             })
             .collect();
+        let of_corvus = patterns.iter().filter_map(|name| corvus::parameter(&self.cx, name));
+        let of_corvus: Vec<_> = of_corvus.collect();
+        let wanted: Vec<_> = wanted.into_iter().chain(&of_corvus).collect();
         encode::map_header(reply, wanted.len(), resp3);
         for (name, value) in wanted {
             encode::bulk(reply, name.as_bytes());

@@ -4,6 +4,7 @@
 use crate::core::Core;
 use crate::errors;
 use crate::features::Session;
+use crate::local::corvus;
 use crate::login::passing;
 use crate::requests::route::Keys;
 use command::{Admin, Command, Merge, Refusal, Report};
@@ -44,6 +45,10 @@ impl Core {
         request: &Request<'_>,
         keys: &mut Keys,
     ) {
+        if let Some(name) = (admin == Admin::ConfigSet).then(|| corvus::set_by_file(request.arg(2))).flatten()
+        {
+            return self.cx.refuse(session, &errors::set_by_file(name));
+        }
         if !self.cx.settings.allow_admin {
             return self.cx.refuse_command(session, command, Refusal::Admin(why), request);
         }
