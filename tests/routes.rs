@@ -166,7 +166,7 @@ fn requests_over_several_pools_are_refused_as_over_shards() {
 }
 
 #[test]
-fn changes_of_keys_are_told_by_the_names_of_clients() {
+fn invalidations_have_the_names_that_clients_know() {
     let routes = Routes::start(ROUTES, "");
     let mut client = routes.connect();
     client.ask("HELLO 3");
@@ -257,7 +257,7 @@ fn users_and_passwords_of_each_pool_are_its_own() {
 }
 
 #[test]
-fn requests_in_flight_over_a_route_are_answered_when_shardis_stops() {
+fn drain_answers_requests_in_flight_over_a_route() {
     let mut routes = Routes::start(ROUTES, "");
     let mut client = routes.connect();
     let lines: Vec<u8> =

@@ -142,7 +142,8 @@ impl Running {
     }
 }
 
-/// Answers about `pools`, of which there is one at least, at `listener` on a thread of its own until the process ends, or the server is stopped.
+/// Answers at `listener` on a thread of its own until the process ends, or the server is stopped. There is at least one of
+/// `pools`.
 pub fn serve(listener: Listener, pools: Vec<AdminPool>, guard: Guard) -> io::Result<Running> {
     let runtime = Builder::new_current_thread().enable_io().enable_time().build()?;
     let guard = Arc::new(RwLock::new(guard));

@@ -9,8 +9,8 @@
 //! (`shapes.rs`, by a table of reply shapes). Between them the client is one that names keys with the prefix. `treatment.rs` has a
 //! decision for each command. A command whose keys, or whose reply, cannot be rewritten is refused.
 //!
-//! The keys of a route are a namespace as well, seen from the other side (`route.rs`): another pool of this process sends the
-//! requests, with the names that its clients know.
+//! The keys of a route are a namespace as well, seen from the other side (`route.rs`). Another pool of this process sends the
+//! requests then, with the names that its clients know.
 //!
 //! This module decides and does nothing else. `requests/namespaced.rs` carries requests out.
 

@@ -24,6 +24,7 @@ pub(crate) mod settings;
 mod slowlog;
 mod statsd;
 mod store;
+mod users;
 
 use crate::config::{self, Depth};
 use crate::tcp::TcpArgs;

@@ -12,7 +12,7 @@ mod upgrade;
 
 use crate::admin_port::{AdminPort, AdminServer};
 use crate::args::serving::Pool;
-use crate::args::{Serving, VERSION};
+use crate::args::{Serving, VERSION, route};
 use crate::descriptors::{self, ClientsMax, Granted};
 use crate::listeners::{ACCEPT_PAUSE, ACCEPTS_PER_TURN_MAX, CannotListen, Listener, Newcomer, Next};
 use crate::log_sink::say;
@@ -265,7 +265,7 @@ impl Control {
         let upgrades = signal_pipe(&poll, &[SIGUSR2], UPGRADES)?;
         let waker = Arc::new(Waker::new(poll.registry(), WAKER)?);
         let (desk, orders) = Desk::new(&waker);
-        let desk = desk.with_entrances(Entrances::of(&serving.pools));
+        let desk = desk.with_entrances(entrances(&serving.pools));
         let kept = Kept::new(&serving, wall_clock::unix_us() as f64 / 1e6);
         desk.show(kept.shown());
         Ok(Control {
@@ -415,6 +415,13 @@ impl Control {
         let chosen = self.services.iter().filter(|service| service.leads_to_others() == lead_to_others);
         chosen.for_each(|service| service.drain());
     }
+}
+
+/// The ways into `pools`, for routes of others.
+fn entrances(pools: &[Pool]) -> Entrances {
+    let named: Vec<_> = pools.iter().map(|pool| (pool.name.as_deref().unwrap_or(""), &*pool.args)).collect();
+    let targets = route::targets(&named);
+    Entrances::of(pools.iter().map(|pool| pool.name.clone()).zip(targets))
 }
 
 /// Whether a signal arrived on a stream since the last call.

@@ -117,7 +117,7 @@ impl Changes {
                 let admin = serving.admin.as_ref().and_then(|admin| admin.place(false));
                 admin.map_or_else(String::new, |place| place.to_string())
             };
-            changes.restart("admin", &place(before), &place(after), "it is opened at the start");
+            changes.restart("admin", &place(before), &place(after), "the start alone opens this listener");
         }
         if before.pools.is_empty() {
             changes.compare_process(before, after);

@@ -6,24 +6,26 @@
 //! ```
 //!
 //! The pool with routes is a service like any other. Its shards are other pools: the longest prefix of a key decides (crate
-//! `topology`, `routes.rs`), and a link of it leads to a worker of the other pool, which takes the link for a client.
+//! `topology`, `routes.rs`). A link of it leads to a worker of the other pool, which takes the link for a client.
 //!
 //! One core over the nodes of all pools would save that step. But nearly all that a pool is belongs to one core and not to a
-//! shard: discovery (a cluster, sentinels or a list), timeouts, credentials, TLS, databases, ejection, reads from replicas, limits of
-//! memory. And the name of a key on the nodes would no longer tell its pool where a prefix is cut: not to a redirect, not to an
-//! emulated command, not to a merge of two pools' keys. As services, pools keep all that they can do, clusters included.
+//! shard:
 //!
-//! - **Order**: a worker has one link to each pool, and a link keeps order, as with nodes. Requests of one client to several pools are in
-//!   the same order as those to several nodes: none.
-//! - **Errors** of the other pool pass unchanged, since errors of nodes do. The link between both ends only with the process.
+//! - discovery (a cluster, sentinels or a list), credentials, TLS and databases at the nodes;
+//! - timeouts, ejection, reads from replicas, limits of memory.
+//!
+//! And where a prefix is cut, the name of a key on the nodes no longer tells its pool. A redirect, an emulated command and a merge of
+//! two pools' keys need that. As services, pools keep all that they can do, clusters included.
+//!
+//! - **Order**: a worker has one link to each pool, and a link keeps order, as with nodes. Between several pools there is no more order
+//!   than between several nodes. All routes to one pool share the link.
+//! - **Errors** of the other pool pass unchanged, since errors of nodes do. The link ends only with the process.
 //! - **Memory**: each pool has its limit and counts what it holds. At the limit it reads no more from the link, as from any client.
 //! - **Users and policies** are those of the pool with routes. The other pool trusts the link (`login.rs` of `proxy`).
-//! - **Cost**: a request is read and written by two workers. Listeners without routes pay nothing.
+//! - **Cost**: two workers read and write each request. Listeners without routes pay nothing.
 //!
 //! A pair of sockets has no address, so no other process can connect to it.
 
-use crate::args::route::Target;
-use crate::args::serving::Pool;
 use mio::Waker;
 use proxy::ROUTES_FROM;
 use std::io;
@@ -32,6 +34,9 @@ use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 /// Links that wait for one pool to take them. More than that fail, and are made again a moment later.
 const WAITING_MAX: usize = 1024;
+
+/// The way to a pool: its place among all, and the number of this way among those that lead there.
+pub(crate) type Target = (usize, usize);
 
 /// A link of another pool, as a client of this one.
 pub(crate) struct RoutedClient {
@@ -56,16 +61,13 @@ struct Entrance {
 }
 
 impl Entrances {
-    /// The ways into `pools`.
-    pub(crate) fn of(pools: &[Pool]) -> Entrances {
-        let named: Vec<_> =
-            pools.iter().map(|pool| (pool.name.as_deref().unwrap_or(""), &*pool.args)).collect();
-        let targets = crate::args::route::targets(&named);
-        let entrance = |(pool, targets): (&Pool, Vec<Target>)| {
+    /// The ways into pools with these names, and the ways of each to others.
+    pub(crate) fn of(pools: impl Iterator<Item = (Option<String>, Vec<Target>)>) -> Entrances {
+        let entrance = |(pool, targets): (Option<String>, Vec<Target>)| {
             let (sender, inbox) = mpsc::sync_channel(WAITING_MAX);
-            Entrance { pool: pool.name.clone(), sender, inbox: Mutex::new(Some(inbox)), targets }
+            Entrance { pool, sender, inbox: Mutex::new(Some(inbox)), targets }
         };
-        Entrances(pools.iter().zip(targets).map(entrance).collect())
+        Entrances(pools.map(entrance).collect())
     }
 
     /// The links that come into the pool `name`. Only its service takes them, once.

@@ -430,8 +430,7 @@ impl Plan for ShardingPlan {
             discovery: wishes.zip(news),
             board,
             reports,
-            refused: Refused::default(),
-            denied: Refused::default(),
+            turned_away: TurnedAway::default(),
             measure_at: Instant::now(),
             wall_clock: WallClock::new(self.clock.origin(), self.epoch_us),
             resident_bytes_at_start: None,
@@ -460,9 +459,7 @@ pub(crate) struct Sharding {
     discovery: Option<(Wishes, mpsc::Receiver<News>)>,
     board: Arc<Board>,
     reports: Reports,
-    /// Clients without a place, and clients that protected mode denied.
-    refused: Refused,
-    denied: Refused,
+    turned_away: TurnedAway,
     /// Time of the next look at the process, for INFO, and at the wall clock.
     measure_at: Instant,
     wall_clock: WallClock,
@@ -471,6 +468,15 @@ pub(crate) struct Sharding {
     is_draining: Arc<AtomicBool>,
     /// The pool in lines of the log.
     span: Span,
+}
+
+/// Clients that did not get in.
+#[derive(Default)]
+struct TurnedAway {
+    /// Without a place.
+    refused: Refused,
+    /// By protected mode.
+    denied: Refused,
 }
 
 /// The configuration that the workers follow.
@@ -746,12 +752,12 @@ impl Sharding {
     /// Tells the log how many clients were refused.
     fn tell_of_refused(&mut self, now: Instant) {
         let counters = self.board.sum();
-        self.denied.note_total(counters.clients_denied);
-        self.refused.note_total(counters.clients_refused - counters.clients_denied);
-        if let Some(clients) = self.refused.poll(now) {
+        self.turned_away.denied.note_total(counters.clients_denied);
+        self.turned_away.refused.note_total(counters.clients_refused - counters.clients_denied);
+        if let Some(clients) = self.turned_away.refused.poll(now) {
             warn!(clients, maxclients = self.followed.clients_max(), "clients refused");
         }
-        if let Some(clients) = self.denied.poll(now) {
+        if let Some(clients) = self.turned_away.denied.poll(now) {
             let reason = "protected mode: clients of other machines need a password";
             warn!(clients, reason, hint = "see --requirepass-file, --acl-file", "clients denied");
         }

@@ -149,7 +149,7 @@ pub(crate) fn treatment_in(namespace: &Namespace, command: &Command) -> Treatmen
     match &*command.name {
         "randomkey" => Treatment::OneKey,
         "migrate" => Treatment::Refused("it would send keys by the names that nodes know"),
-        // The pool with routes tracks all keys, and is told their names.
+        // The pool with routes tracks all keys, and gets their names.
         "client|tracking" => Treatment::Free,
         _ => match treatment(command) {
             Treatment::Listening => Treatment::Free,

@@ -43,7 +43,7 @@ pub(crate) struct AdminArgs {
     #[command(flatten)]
     pub(crate) mirror: MirrorArgs,
 
-    /// Whether the process has an admin listener for all pools.
+    /// Presence of an admin listener for all pools.
     #[arg(skip)]
     pub(crate) is_of_process: bool,
 }

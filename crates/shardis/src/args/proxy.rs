@@ -11,6 +11,7 @@ use super::node_auth::NodeAuthArgs;
 use super::route::RouteArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
+use super::users::UserArgs;
 use crate::access::{Secret, Source};
 use crate::batching::Batching;
 use crate::control::plural;
@@ -20,7 +21,6 @@ use crate::transport::TransportArgs;
 use ::proxy::{Access, Authority, CrossShard, Policies, Transactions};
 use clap::Parser;
 use std::net::SocketAddr;
-use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 use store::EvictionPolicy;
@@ -141,25 +141,8 @@ pub(crate) struct ProxyArgs {
     #[command(flatten)]
     access: AccessArgs,
 
-    /// Password of the default user, which may do everything; clients send it with AUTH. The list of processes shows
-    /// it; use --requirepass-file to hide it
-    #[arg(long, value_name = "PASSWORD", value_parser = Secret::parse, conflicts_with_all = ["requirepass_file", "acl_file"])]
-    requirepass: Option<Secret>,
-
-    /// File with the default user's password in its first line; SIGHUP reads it again
-    #[arg(long, value_name = "PATH", conflicts_with = "acl_file")]
-    requirepass_file: Option<PathBuf>,
-
-    /// File of users and permissions, as Redis's aclfile: a line "user NAME on >PASSWORD ~KEYS +COMMAND …" for each
-    /// user. SIGHUP and ACL LOAD read it again (docs/users.md)
-    #[arg(long, value_name = "PATH")]
-    acl_file: Option<PathBuf>,
-
-    /// User and its permissions, as a line of --acl-file without its first word: "NAME on >PASSWORD ~KEYS +COMMAND …". May
-    /// be given for several users
-    #[arg(long, value_name = "NAME RULE…", value_parser = Secret::parse,
-        conflicts_with_all = ["requirepass", "requirepass_file", "acl_file"])]
-    user: Vec<Secret>,
+    #[command(flatten)]
+    users: UserArgs,
 
     #[command(flatten)]
     node_auth: NodeAuthArgs,
@@ -484,8 +467,8 @@ impl ProxyArgs {
     /// The secrets that are the values of the flag `name`, one of [`ProxyArgs::SECRETS`].
     pub(crate) fn secrets(&self, name: &str) -> Vec<&Secret> {
         match name {
-            "requirepass" => self.requirepass.iter().collect(),
-            "user" => self.user.iter().collect(),
+            "requirepass" => self.users.requirepass.iter().collect(),
+            "user" => self.users.user.iter().collect(),
             "node-auth" => self.node_auth.secret().into_iter().collect(),
             "sentinel-auth" => self.discovery.secret().into_iter().collect(),
             _ => Vec::new(),
@@ -500,13 +483,7 @@ impl ProxyArgs {
 
     /// Source of the users.
     pub(crate) fn users(&self) -> Source {
-        match (&self.requirepass, &self.requirepass_file, &self.acl_file) {
-            (Some(password), ..) => Source::Password(password.clone()),
-            (_, Some(path), _) => Source::PasswordFile(path.clone()),
-            (.., Some(path)) => Source::AclFile(path.clone()),
-            (None, None, None) if !self.user.is_empty() => Source::Lines(self.user.clone()),
-            (None, None, None) => Source::Nothing,
-        }
+        self.users.source()
     }
 
     /// A warning about listeners that other machines can reach, if `users` need no password.

@@ -1,6 +1,7 @@
 //! Routes of a pool: prefixes of keys, and the pools that have these keys.
 
 use super::proxy::ProxyArgs;
+use crate::routed::Target;
 use clap::Args;
 use proxy::{Namespace, Prefix, RouteKeys, Routed};
 use std::fmt;
@@ -22,7 +23,7 @@ pub(crate) struct RouteArgs {
     #[arg(long, requires = "route")]
     route_ignores_case: bool,
 
-    /// The pools whose routes lead here.
+    /// Pools whose routes lead here.
     #[arg(skip)]
     inbound: Vec<Inbound>,
 
@@ -198,9 +199,6 @@ impl RouteArgs {
         format!("routes of keys: {}", routes.join(", "))
     }
 }
-
-/// The way to a pool: its place among all, and the number of this way among those that lead there.
-pub(crate) type Target = (usize, usize);
 
 /// Tells pools, which have these names, of the routes that lead to them. Returns the faults.
 pub(crate) fn resolve(pools: &mut [(&str, &mut ProxyArgs)]) -> Vec<String> {
