@@ -29,6 +29,7 @@ pub mod learned;
 
 mod carry;
 mod command;
+mod compare;
 mod describe;
 mod error;
 mod evaluator;
@@ -50,6 +51,7 @@ pub use carry::{
     ProxyQuestion, PubSubQuestion, Refusal, Report, Script, Topic, Transaction, Wait,
 };
 pub use command::Command;
+pub use compare::Compare;
 pub use describe::write_info;
 pub use evaluator::{Evaluator, NewEvaluator};
 pub use guard::{each_name_of_sort, sort_option_of_all_keys};

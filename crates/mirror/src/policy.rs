@@ -1,7 +1,6 @@
 //! Which requests are mirrored, and how their replies are compared.
 
-use crate::compare::Compare;
-use command::{Carry, Command, Local, Merge, Tips, Transaction};
+use command::{Carry, Command, Compare, Local, Merge, Transaction};
 use resp::{Request, encode, reply};
 
 /// The choice of an operator.
@@ -99,18 +98,6 @@ fn leaves(name: &str) -> bool {
 /// Whether the command brings scripts or functions, which later requests name.
 fn loads_code(command: &Command) -> bool {
     command.name.starts_with("script|") || command.name.starts_with("function|")
-}
-
-/// The rule for the replies to `command`.
-pub(crate) fn comparison(command: &Command) -> Compare {
-    let has = |tip| command.tips.contains(Tips::of(tip));
-    match () {
-        () if matches!(&*command.name, "spop" | "xadd") => Compare::Exact,
-        () if command.name == "hgetall" => Compare::Pairs,
-        () if has("nondeterministic_output") => Compare::Kind,
-        () if has("nondeterministic_output_order") => Compare::Unordered,
-        () => Compare::Exact,
-    }
 }
 
 /// Writes what `request` becomes after the reply `ours`. Returns the rule for the replies, or `None` if nothing is sent.

@@ -17,10 +17,10 @@
 //! If the other pool fails or is slow, the requests of that time are counted and left out. The mirror goes on when the client
 //! has no request pending, with the client's database and protocol.
 
-use crate::compare::{Compare, Verdict};
+use crate::compare::{self, Verdict};
 use crate::policy::{self, Course, Policy, Rewrite};
 use crate::replies::{Replies, Reply};
-use command::Resolved;
+use command::{Compare, Resolved};
 use resp::request::{RequestLimits, Scanned, Scanner, Span};
 use resp::{Request, encode, reply};
 use std::collections::VecDeque;
@@ -314,7 +314,7 @@ impl Shadow {
         let mut positions = Vec::new();
         let key = command.keys(request, &mut positions).ok().and_then(|()| positions.first());
         let key = key.map(|&at| request.arg(at));
-        let (mut rule, course) = (policy::comparison(command), self.policy.course(command, request, key));
+        let (mut rule, course) = (command.comparison(), self.policy.course(command, request, key));
         let way = match (course, &mut self.transaction) {
             (Course::Leave, _) => return Err(End::Left),
             (Course::Begin, open @ None) => {
@@ -464,7 +464,7 @@ impl Shadow {
             self.pending_bytes -= replies.map(|reply| reply.bytes().len()).sum::<usize>();
             if let (Way::Sent, Some(ours), Some(theirs)) = (way, ours, theirs) {
                 self.counts.sent += 1;
-                let verdict = rule.judge(&ours, &theirs);
+                let verdict = compare::judge(rule, &ours, &theirs);
                 compared.push(Compared { command, key, verdict, ours, theirs });
             }
         }
