@@ -4,18 +4,18 @@ use crate::class::{Key, Work};
 use crate::hints::{Hint, Hints};
 use crate::journal::{Kept, Session, Stale};
 use crate::link::Link;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::time::Duration;
 use stdx::Instant;
 
-/// How the keys of a copy stand.
+/// Standing of the keys of a copy.
 #[derive(Debug)]
 pub(crate) enum Standing {
     /// All keys without a hint are as they should be.
     Current,
-    /// It has missed more than the hints say.
+    /// More was missed than the hints say.
     Stale(Stale),
-    /// It was stale, and its keys are compared one by one. All writes meanwhile become hints.
+    /// Keys are compared one by one, since the copy was stale. All writes meanwhile become hints.
     Repairing(Repair),
 }
 
@@ -37,9 +37,9 @@ pub(crate) struct Repair {
 /// The keys that a repair reads now.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Phase {
-    /// Those of the source, from this cursor on.
+    /// Keys of the source, from this cursor on.
     OfSource(Vec<u8>),
-    /// Those of the copy itself.
+    /// Keys of the copy itself.
     OfCopy(Vec<u8>),
     /// All were read.
     Read,
@@ -64,7 +64,7 @@ impl Phase {
 /// The way of a write to a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
-    /// It is sent.
+    /// Sent to the copy.
     Send,
     /// Its keys become hints.
     Hint,
@@ -80,12 +80,14 @@ pub(crate) struct Copy {
     pub link: Link,
     pub standing: Standing,
     pub hints: Hints,
+    /// Keys of a stale copy that all others have missed, so that it is the only one to take them from.
+    pub keeps: BTreeSet<Key>,
     /// Keys of writes in flight that have a record in case they are lost, with their numbers.
     pub insured: HashMap<Key, u32>,
     pub session: Option<Session>,
     /// No repair begins before.
     pub repair_at: Instant,
-    /// Whether operators were told that it is up.
+    /// Whether operators know that it is up.
     pub was_up: bool,
 }
 
@@ -104,6 +106,7 @@ impl Copy {
             link: Link::new(now),
             standing: if is_stale { Standing::Stale(kept.stale) } else { Standing::Current },
             hints,
+            keeps: kept.keys.into_iter().collect(),
             insured: HashMap::new(),
             session: kept.session,
             repair_at: Instant::ZERO,
@@ -142,8 +145,17 @@ impl Copy {
         }
     }
 
-    /// The number of the first write of `key` that it missed; none if it has all. `None` if it cannot be told.
+    /// The number of the first write of `key` that it missed; the largest number if it has all. `None` if nobody knows.
     pub(crate) fn missed_since(&self, key: &Key) -> Option<u64> {
-        self.is_current().then(|| self.hints.get(key).map_or(u64::MAX, |hint| hint.since))
+        match self.is_current() {
+            true => Some(self.hints.get(key).map_or(u64::MAX, |hint| hint.since)),
+            false => self.keeps.contains(key).then_some(u64::MAX - 1),
+        }
+    }
+
+    /// Whether it may lack a write of `key` that the copy `other` has.
+    pub(crate) fn may_lack(&self, key: &Key, other: &Copy) -> bool {
+        let own = if self.insured.contains_key(key) { Some(0) } else { self.missed_since(key) };
+        own < other.missed_since(key)
     }
 }

@@ -1,4 +1,4 @@
-//! The order of what has to be durable: records gather in batches, and one batch is written at a time.
+//! Records that have to be durable: they gather in batches, and one batch is written at a time.
 
 use crate::class::Key;
 use std::time::Duration;
@@ -18,14 +18,21 @@ pub enum Record {
         /// Unix time of that write, in milliseconds.
         at_ms: u64,
     },
-    /// The rack has the key as others have it.
+    /// A stale rack has what all others have missed of the key.
+    Keep {
+        /// Which rack.
+        rack: usize,
+        /// The key.
+        key: Key,
+    },
+    /// The hint for the key, or that it is kept, is void.
     Settled {
         /// Which rack.
         rack: usize,
         /// The key.
         key: Key,
     },
-    /// All hints of a rack are void, and this is how it stands.
+    /// All records of keys of a rack are void, and this is how it stands.
     Standing {
         /// Which rack.
         rack: usize,
@@ -47,9 +54,9 @@ pub enum Stale {
     /// Hints name all that it missed.
     #[default]
     No,
-    /// It has missed more.
+    /// More than the hints say.
     Missed,
-    /// It is new here, and may have keys of its own.
+    /// A rack that is new here, and may have keys of its own.
     New,
 }
 
@@ -73,13 +80,15 @@ pub struct KeptHint {
     pub at_ms: u64,
 }
 
-/// What is known of one rack from earlier runs of this process.
+/// Records of one rack from earlier runs of this process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Whether there is any record of it.
     pub is_known: bool,
     /// Its hints.
     pub hints: Vec<KeptHint>,
+    /// The keys of a stale rack that all others have missed.
+    pub keys: Vec<Key>,
     /// Whether it is stale.
     pub stale: Stale,
     /// Its node's run; `None` for a rack that was never reached.
@@ -121,6 +130,11 @@ impl Journal {
     pub(crate) fn push(&mut self, record: Record) -> u64 {
         self.pending.push(record);
         self.is_urgent = true;
+        self.filling
+    }
+
+    /// The batch that gathers.
+    pub(crate) fn batch(&self) -> u64 {
         self.filling
     }
 
@@ -197,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn records_that_nobody_waits_for_gather() {
+    fn records_without_a_waiting_reply_gather() {
         let (mut journal, now) = (Journal::default(), Instant::from_nanos(1));
         journal.push_lazily(record(1), now);
         assert!(journal.poll(now).is_none());

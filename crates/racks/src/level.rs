@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn sets_of_racks_hold_what_was_put_in() {
+    fn a_set_holds_the_racks_that_were_inserted() {
         let mut set: RackSet = [0, 3, RACKS_MAX - 1].into_iter().collect();
         assert_eq!((set.len(), set.contains(3), set.contains(1)), (3, true, false));
         set.remove(0);

@@ -1,5 +1,5 @@
-//! Whole copies of a shard, one in each rack: all get the same writes in the same order, and a consistency level says how many
-//! of them decide about a reply.
+//! Whole copies of a shard, one in each rack. All get the same writes in the same order. A consistency level says how many of
+//! them decide about a reply.
 //!
 //! ```text
 //!   workers ─► requests ─► class ─┬─► read: one copy, or a quorum
@@ -16,8 +16,8 @@
 //!
 //! Rules:
 //!
-//! 1. A write is acknowledged if its level is met, and each other copy has it, or its keys are in a durable hint, or the copy
-//!    is durably stale.
+//! 1. A write is acknowledged if its level is met, and no other copy can miss it unnoticed. Each other copy has answered, or a
+//!    durable hint has the keys, or the copy is durably stale.
 //! 2. A copy with hints, or a stale one, is not read from and does not count.
 //! 3. A hint names a key and no command. To play it back is to copy the key from a copy that has not missed it.
 //! 4. A request whose key is being copied waits. So nothing is written between the reading and the writing of a copied value.

@@ -17,9 +17,9 @@ const SPENT_BYTES_MAX: usize = 64 << 10;
 /// The state of a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum State {
-    /// There is none until then.
+    /// No connection until then.
     Down { until: Instant },
-    /// It is being made.
+    /// The connection is being made.
     Connecting,
     /// The node is asked who it is.
     Greeting,
@@ -27,7 +27,7 @@ pub(crate) enum State {
     Ending(Session),
     /// The session is being logged.
     Logging { batch: u64 },
-    /// It takes requests.
+    /// Requests are sent.
     Open,
 }
 

@@ -31,10 +31,8 @@ impl Machine {
         self.next_task += 1;
         let mut request = Vec::new();
         write_look(&key, &mut request);
-        for rack in 0..parts.len() {
-            if parts[rack] == LookPart::Reading {
-                self.copies[rack].link.send(number, &request, 2, false, self.now);
-            }
+        for (copy, _) in self.copies.iter_mut().zip(&parts).filter(|(_, part)| **part == LookPart::Reading) {
+            copy.link.send(number, &request, 2, false, self.now);
         }
         if !matches!(purpose, Purpose::Effect(_)) {
             self.locks.insert(Key::clone(&key));
@@ -124,12 +122,16 @@ impl Machine {
             look.parts.fill(LookPart::Done);
             return self.advance_look(number, look);
         }
+        // A stale copy that has the key no more has lost it: what others have is better than nothing.
+        let is_gone = look.truth.is_some_and(|rack| !self.copies[rack].is_current()) && truth.dump.is_none();
         let request = restore(&look.key, &truth);
         for rack in 0..look.parts.len() {
             let is_target = look.parts[rack] == LookPart::Blind || differ.contains(&rack);
             let was_read = matches!(look.parts[rack], LookPart::Read(_));
             look.parts[rack] = LookPart::Done;
-            if is_target && self.copies[rack].link.is_open() {
+            if is_target && is_gone {
+                self.note_same(&look, rack, false);
+            } else if is_target && self.copies[rack].link.is_open() {
                 self.copies[rack].link.send(number, &request, 1, false, self.now);
                 look.parts[rack] = LookPart::Writing;
             } else if is_target {

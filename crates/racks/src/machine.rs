@@ -11,7 +11,7 @@ use crate::settings::Settings;
 use crate::status::{Counts, RackState, RackStatus, Status};
 use crate::task::Task;
 use crate::upkeep::Comparison;
-use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeMap, HashSet, VecDeque};
 use stdx::{Id, Instant};
 
 /// A thing to do for a machine.
@@ -55,7 +55,7 @@ pub struct Machine {
     pub(crate) now: Instant,
     pub(crate) next_task: u64,
     pub(crate) copies: Vec<Copy>,
-    pub(crate) clients: HashMap<Id, Client>,
+    pub(crate) clients: BTreeMap<Id, Client>,
     pub(crate) tasks: BTreeMap<u64, Task>,
     /// Requests whose level is met, while others' parts of them become durable.
     pub(crate) met: Vec<u64>,
@@ -74,7 +74,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The machine that continues with what was `kept` of each rack. The instant's origin is that of unix time.
+    /// The machine that continues with the records `kept` of each rack. The instant's origin is that of unix time.
     pub fn new(settings: Settings, mut kept: Vec<Kept>, now: Instant) -> Machine {
         kept.resize(settings.racks.len(), Kept::default());
         let first_task =
@@ -87,7 +87,7 @@ impl Machine {
             settings,
             now,
             next_task: first_task,
-            clients: HashMap::new(),
+            clients: BTreeMap::new(),
             tasks: BTreeMap::new(),
             met: Vec::new(),
             locks: HashSet::new(),
@@ -214,7 +214,7 @@ impl Machine {
             .is_none_or(|client| !client.is_stalled || client.input.len() < INPUT_BYTES_MAX)
     }
 
-    /// How the racks stand.
+    /// The state of the racks.
     pub fn status(&self) -> Status {
         let rack = |copy: &Copy| RackStatus {
             state: RackState::of(copy),
@@ -344,7 +344,35 @@ impl Machine {
             Standing::Repairing(repair) => repair.stale,
             Standing::Current => Stale::No,
         };
-        self.journal.push(Record::Standing { rack, stale })
+        self.journal.push(Record::Standing { rack, stale });
+        for key in &copy.keeps {
+            self.journal.push(Record::Keep { rack, key: Key::clone(key) });
+        }
+        self.journal.batch()
+    }
+
+    /// The keys that the copy in `rack` has, and that all other copies may lack.
+    fn only_in(&self, rack: usize) -> Vec<Key> {
+        let copy = &self.copies[rack];
+        let others: Vec<&Copy> =
+            (0..self.copies.len()).filter(|&other| other != rack).map(|other| &self.copies[other]).collect();
+        let current: Vec<&&Copy> = others.iter().filter(|other| other.is_current()).collect();
+        let Some(first) = current.first() else { return Vec::new() };
+        let known = first.hints.oldest_first().chain(first.insured.keys());
+        let mut keys: Vec<Key> =
+            known.filter(|key| others.iter().all(|other| other.may_lack(key, copy))).cloned().collect();
+        keys.sort();
+        keys.dedup();
+        keys
+    }
+
+    /// A copy has all writes of `key`, so that no stale one is needed for it.
+    pub(crate) fn note_whole(&mut self, key: &Key) {
+        for rack in 0..self.copies.len() {
+            if self.copies[rack].keeps.remove(key) {
+                self.journal.push_lazily(Record::Settled { rack, key: Key::clone(key) }, self.now);
+            }
+        }
     }
 
     /// Whether another copy is not stale, so that this one can be repaired.
@@ -354,6 +382,9 @@ impl Machine {
 
     /// The copy in `rack` becomes stale. Returns the batch that says so.
     pub(crate) fn outdate(&mut self, rack: usize, reason: &'static str) -> u64 {
+        if self.copies[rack].is_current() {
+            self.copies[rack].keeps = self.only_in(rack).into_iter().collect();
+        }
         let copy = &mut self.copies[rack];
         let stale = match &copy.standing {
             Standing::Current => Stale::Missed,
@@ -392,6 +423,7 @@ impl Machine {
     pub(crate) fn settle_hint(&mut self, rack: usize, key: &Key) {
         if self.copies[rack].hints.remove(key) {
             self.journal.push_lazily(Record::Settled { rack, key: Key::clone(key) }, self.now);
+            self.note_whole(key);
         }
     }
 

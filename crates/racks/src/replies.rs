@@ -57,7 +57,7 @@ impl Machine {
             return;
         }
         request.insured.remove(rack);
-        for key in &request.work.keys {
+        for key in &request.work.keys.clone() {
             let copy = &mut self.copies[rack];
             let Entry::Occupied(mut count) = copy.insured.entry(key.clone()) else { continue };
             *count.get_mut() -= 1;
@@ -65,6 +65,7 @@ impl Machine {
                 count.remove();
                 if copy.hints.get(key).is_none() {
                     self.journal.push_lazily(Record::Settled { rack, key: key.clone() }, self.now);
+                    self.note_whole(key);
                 }
             }
         }

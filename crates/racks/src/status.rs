@@ -1,4 +1,4 @@
-//! How racks stand, for operators.
+//! The state of racks, for operators.
 
 use crate::copy::{Copy, Standing};
 use std::time::Duration;
@@ -6,13 +6,13 @@ use std::time::Duration;
 /// The state of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RackState {
-    /// It is read from, and counts.
+    /// Read from, and counted.
     Up,
-    /// It cannot be reached.
+    /// Without a connection.
     Down,
     /// Keys that it missed are copied to it.
     CatchingUp,
-    /// It has missed more than the hints say.
+    /// Behind by more than the hints say.
     Stale,
     /// Its keys are compared one by one.
     Repairing,
@@ -84,7 +84,7 @@ pub struct Counts {
     pub log_failures: u64,
 }
 
-/// How the racks of one shard stand.
+/// The state of the racks of one shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
     /// Each copy.

@@ -9,13 +9,13 @@ use stdx::{Id, Instant};
 /// A copy's part in a task.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Part {
-    /// It was not asked.
+    /// None: the copy was not asked.
     Unasked,
     /// Its reply is awaited.
     Waiting,
     /// Its reply.
     Replied(Vec<u8>),
-    /// It was lost, or had missed too much to be asked.
+    /// Lost: the copy failed, or had missed too much to be asked.
     Failed,
 }
 
@@ -217,15 +217,15 @@ pub(crate) struct Value {
 /// A copy's part in a look at a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum LookPart {
-    /// It has no part, or is done with it.
+    /// None, or none any more.
     Done,
     /// Its value is awaited.
     Reading,
     /// Its value.
     Read(Value),
-    /// It will get the value, and is not asked for its own.
+    /// To be written without a look at its own value.
     Blind,
-    /// It was sent the value.
+    /// The value was sent.
     Writing,
 }
 

@@ -1,4 +1,4 @@
-//! What several tests need.
+//! Settings for tests.
 
 use crate::level::Level;
 use crate::settings::{Rack, Settings};

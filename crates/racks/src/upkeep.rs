@@ -1,4 +1,4 @@
-//! What goes on beside requests: racks catch up, stale racks are repaired, and keys are compared in the background.
+//! Work beside requests: racks catch up, stale racks are repaired, and keys are compared in the background.
 
 use crate::class::Key;
 use crate::copy::{Phase, Repair, Standing};
@@ -158,6 +158,7 @@ impl Machine {
     /// All keys were compared. The hints of writes meanwhile are played back yet.
     fn end_repair(&mut self, rack: usize) {
         self.copies[rack].standing = Standing::Current;
+        self.copies[rack].keeps.clear();
         self.journal.push(Record::Standing { rack, stale: Stale::No });
         let copy = &self.copies[rack];
         for key in copy.hints.oldest_first() {
