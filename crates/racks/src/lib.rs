@@ -32,6 +32,7 @@ mod copy;
 mod errors;
 mod hints;
 mod journal;
+mod layout;
 mod level;
 mod link;
 mod looks;
@@ -47,7 +48,8 @@ mod upkeep;
 mod value;
 
 pub use journal::{Kept, KeptHint, Record, Session, Stale};
+pub use layout::{Overlap, TokenShard, token_shards};
 pub use level::{Level, RACKS_MAX};
 pub use machine::{Action, Machine, Notice};
-pub use settings::{Rack, Settings};
+pub use settings::{Login, Rack, Settings};
 pub use status::{Counts, RackState, RackStatus, Status};

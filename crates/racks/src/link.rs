@@ -2,6 +2,7 @@
 
 use crate::class::Key;
 use crate::journal::Session;
+use crate::settings::Login;
 use resp::encode;
 use resp::reply::{self, ReplyLimits, Scanner};
 use std::collections::VecDeque;
@@ -94,12 +95,10 @@ impl Link {
     }
 
     /// Sends what a new connection begins with: the login, and questions about the node.
-    pub(crate) fn greet(&mut self, login: Option<&(Option<Vec<u8>>, Vec<u8>)>, now: Instant) {
+    pub(crate) fn greet(&mut self, login: Option<&Login>, now: Instant) {
         let (mut bytes, mut replies) = (Vec::new(), 3);
-        if let Some((user, password)) = login {
-            let words: Vec<&[u8]> =
-                [Some(&b"AUTH"[..]), user.as_deref(), Some(password)].into_iter().flatten().collect();
-            encode::request(&mut bytes, &words);
+        if let Some(Login(request)) = login {
+            bytes.extend_from_slice(request);
             replies += 1;
         }
         encode::request(&mut bytes, &[b"CLIENT", b"ID"]);

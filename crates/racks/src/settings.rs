@@ -19,6 +19,16 @@ impl std::fmt::Display for Rack {
     }
 }
 
+/// The request AUTH, which no log shows.
+#[derive(Clone)]
+pub struct Login(pub Vec<u8>);
+
+impl std::fmt::Debug for Login {
+    fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        out.write_str("Login")
+    }
+}
+
 /// Settings of a [`Machine`](crate::Machine).
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -34,8 +44,8 @@ pub struct Settings {
     pub timeout: Duration,
     /// Bytes of the hints of one rack, above which it becomes stale.
     pub hint_bytes_max: usize,
-    /// User and password at the nodes.
-    pub login: Option<(Option<Vec<u8>>, Vec<u8>)>,
+    /// The login at the nodes.
+    pub login: Option<Login>,
     /// Makes a keyspace in which values are compared.
     pub evaluator: NewEvaluator,
     /// Keys that the background comparison looks at in a second.

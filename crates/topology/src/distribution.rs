@@ -24,6 +24,9 @@ pub enum Distribution {
     /// Redis Cluster's 16,384 slots, divided as `redis-cli --cluster create` does. Its hash is always crc16-redis,
     /// and there are no weights.
     Slots,
+    /// A ring whose points are given, as in dynomite: a hash belongs to the first token at or after it. Nodes of racks have
+    /// tokens, so this is no word for users.
+    Tokens,
 }
 
 /// Every distribution by the name that users write.
@@ -36,7 +39,8 @@ const NAMES: [(&str, Distribution); 4] = [
 
 impl fmt::Display for Distribution {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = NAMES.iter().find(|(_, distribution)| distribution == self).map_or("", |(name, _)| name);
+        let name =
+            NAMES.iter().find(|(_, distribution)| distribution == self).map_or("tokens", |(name, _)| name);
         formatter.write_str(name)
     }
 }

@@ -51,6 +51,18 @@ pub enum TopologyError {
         weight: u32,
     },
 
+    /// A ring of tokens on which a node has none.
+    #[error("node {node:?}: the others have tokens, so it needs one as well")]
+    NoToken {
+        /// The node's name or address.
+        node: String,
+    },
+    /// A token of two nodes.
+    #[error("token {token}: two nodes have it; each needs its own")]
+    SameToken {
+        /// Which.
+        token: u32,
+    },
     /// A slot that two shards own, or that does not exist.
     #[error("slot {slot}: a slot must be below 16384 and have one owner")]
     Slot {

@@ -55,6 +55,18 @@ impl Ring {
             let name = node.ring_name();
             points.extend(point_values(&name, count).map(|value| Point { value, shard: *shard }));
         }
+        Ring::of_points(points)
+    }
+
+    /// The ring of the tokens of those of `nodes` that are in `order`, of which there is one at least.
+    pub(crate) fn of_tokens(nodes: &[NodeSpec], order: &[ShardId]) -> Ring {
+        let of_node = |&shard: &ShardId| {
+            nodes[shard.0 as usize].tokens.iter().map(move |&value| Point { value, shard })
+        };
+        Ring::of_points(order.iter().flat_map(of_node).collect())
+    }
+
+    fn of_points(mut points: Vec<Point>) -> Ring {
         points.sort_by_key(|point| point.value);
         points.extend(points.first().map(|first| Point { value: u32::MAX, ..*first }));
         let shift = 32 - points.len().next_power_of_two().trailing_zeros();

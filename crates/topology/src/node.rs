@@ -127,6 +127,8 @@ pub struct NodeSpec {
     pub identity: Option<Arc<str>>,
     /// Its replicas, which have no replicas themselves.
     pub replicas: Vec<NodeSpec>,
+    /// Its points on the ring of [`Distribution::Tokens`](crate::Distribution::Tokens).
+    pub tokens: Vec<u32>,
 }
 
 impl NodeSpec {
@@ -137,7 +139,15 @@ impl NodeSpec {
 
     /// A node of weight 1 at `address`, of which nothing else is known.
     pub fn at(address: Address) -> NodeSpec {
-        NodeSpec { address, weight: 1, name: None, zone: None, identity: None, replicas: Vec::new() }
+        NodeSpec {
+            address,
+            weight: 1,
+            name: None,
+            zone: None,
+            identity: None,
+            replicas: Vec::new(),
+            tokens: Vec::new(),
+        }
     }
 
     /// Store `number` of this process, with weight 1.
@@ -209,7 +219,7 @@ fn parse_node(text: &str) -> Result<NodeSpec, TopologyError> {
         parse_tcp(text, place)?
     };
     let weight = weight.map_or(Ok(1), |weight| parse_weight(text, weight))?;
-    Ok(NodeSpec { address, weight, name, zone, identity: None, replicas: Vec::new() })
+    Ok(NodeSpec { weight, name, zone, ..NodeSpec::at(address) })
 }
 
 /// Reads a list of nodes with commas between them, as `--nodes` takes it. Blanks around a node do not count.

@@ -59,7 +59,7 @@ impl Table {
     /// The table over the shards of `nodes` that are not in `out`, of which there is one at least.
     pub(crate) fn new(distribution: Distribution, nodes: &[NodeSpec], out: &[ShardId]) -> Table {
         let mut order = match distribution {
-            Distribution::Modulo | Distribution::Slots => as_given(nodes),
+            Distribution::Modulo | Distribution::Slots | Distribution::Tokens => as_given(nodes),
             Distribution::Modula | Distribution::Ketama => sorted_by_name(nodes),
         };
         order.retain(|shard| !out.contains(shard));
@@ -67,6 +67,7 @@ impl Table {
             Distribution::Modulo | Distribution::Modula => Table::Modulo(Modulo::new(nodes, &order)),
             Distribution::Ketama => Table::Ring(Ring::new(nodes, &order)),
             Distribution::Slots => Table::Slots(Slots::new(nodes.len() as u32)),
+            Distribution::Tokens => Table::Ring(Ring::of_tokens(nodes, &order)),
         }
     }
 

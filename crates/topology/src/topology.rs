@@ -60,12 +60,16 @@ impl Topology {
     /// A ring of n nodes costs 160 n digests, some 20 ms for a thousand nodes.
     pub fn new(epoch: u64, spec: &TopologySpec) -> Result<Topology, TopologyError> {
         check_nodes(&spec.nodes)?;
+        if spec.distribution == Distribution::Tokens {
+            check_tokens(&spec.nodes)?;
+        }
         let default = HashFunction::Crc32a;
         let (hash, tag_rule) = match spec.distribution {
             Distribution::Slots => (hash_of_slots(spec)?, TagRule::Redis),
             // twemproxy's words come with twemproxy's rule: without hash_tag it hashes whole keys.
             Distribution::Ketama | Distribution::Modula => (spec.hash.unwrap_or(default), TagRule::None),
             Distribution::Modulo => (spec.hash.unwrap_or(default), TagRule::default()),
+            Distribution::Tokens => (spec.hash.unwrap_or(HashFunction::Murmur), TagRule::None),
         };
         Ok(Topology {
             epoch,
@@ -445,6 +449,20 @@ impl fmt::Debug for Topology {
     }
 }
 
+/// Refuses a ring on which a node has no point, or shares one.
+fn check_tokens(nodes: &[NodeSpec]) -> Result<(), TopologyError> {
+    let mut seen = BTreeSet::new();
+    for node in nodes {
+        if node.tokens.is_empty() {
+            return Err(TopologyError::NoToken { node: node.label() });
+        }
+        if let Some(&token) = node.tokens.iter().find(|&&token| !seen.insert(token)) {
+            return Err(TopologyError::SameToken { token });
+        }
+    }
+    Ok(())
+}
+
 /// The hash of slots, if `spec` asks for nothing that slots do not have.
 fn hash_of_slots(spec: &TopologySpec) -> Result<HashFunction, TopologyError> {
     if let Some(hash) = spec.hash.filter(|hash| *hash != HashFunction::Crc16Redis) {
@@ -723,6 +741,32 @@ mod tests {
             let without = all.without(2, &out, &[]);
             assert!(keys.iter().all(|key| without.shard_of(key.as_bytes()) == all.shard_of(key.as_bytes())));
         }
+    }
+
+    #[test]
+    fn a_hash_belongs_to_the_first_token_at_or_after_it() {
+        let node = |name: &str, tokens: &[u32]| NodeSpec {
+            name: Some(name.to_owned()),
+            tokens: tokens.to_vec(),
+            ..NodeSpec::tcp(name, 1)
+        };
+        let ring = |nodes: Vec<NodeSpec>| {
+            let distribution = Distribution::Tokens;
+            Topology::new(1, &TopologySpec { nodes, distribution, ..TopologySpec::default() })
+        };
+        let topology = ring(vec![node("a", &[1 << 30]), node("b", &[3 << 30, u32::MAX])]).expect("valid");
+        assert_eq!(topology.describe(), "tokens, murmur, tag rule none");
+        let owner = |hash: u32| match &topology.table {
+            Table::Ring(ring) => ring.shard_at(hash).0,
+            _ => panic!("tokens are points of a ring"),
+        };
+        let hashes = [0, 1 << 30, (1 << 30) + 1, 3 << 30, (3 << 30) + 1, u32::MAX];
+        assert_eq!(hashes.map(owner), [0, 0, 1, 1, 1, 1]);
+        let wrapped = ring(vec![node("a", &[7]), node("b", &[9])]).expect("valid");
+        assert!(wrapped.shares()[0] > 0.99, "hashes behind the last token belong to the first");
+        let none = ring(vec![node("a", &[7]), node("b", &[])]).expect_err("b has no token");
+        assert_eq!(none.to_string(), "node \"b\": the others have tokens, so it needs one as well");
+        assert!(ring(vec![node("a", &[7]), node("b", &[7])]).is_err());
     }
 
     #[test]
