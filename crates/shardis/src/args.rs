@@ -14,6 +14,7 @@ mod node_auth;
 mod nutcracker;
 pub(crate) mod policy;
 mod proxy;
+mod racks;
 mod remarks;
 mod ring;
 pub(crate) mod rivals;

@@ -36,16 +36,13 @@ pub(crate) struct EmbeddedSettings {
     pub seed: u64,
 }
 
-/// The stores of this process.
+/// The shards of this process: stores, or copies in racks.
 pub(crate) struct Embedded {
     doors: Vec<Door>,
 }
 
-/// Where connections for one store go.
-struct Door {
-    sender: mpsc::Sender<UnixStream>,
-    waker: driver::Waker,
-}
+/// The way of connections to one shard.
+pub(crate) type Door = Box<dyn Fn(UnixStream) -> io::Result<()> + Send + Sync>;
 
 impl Embedded {
     /// Starts a thread for each shard.
@@ -54,12 +51,15 @@ impl Embedded {
         Ok(Embedded { doors })
     }
 
-    /// A new connection to the store of this number.
+    /// Shards that run already.
+    pub(crate) fn of_doors(doors: Vec<Door>) -> Embedded {
+        Embedded { doors }
+    }
+
+    /// A new connection to the shard of this number.
     pub(crate) fn connect(&self, number: u32) -> io::Result<UnixStream> {
         let (ours, theirs) = UnixStream::pair()?;
-        let door = &self.doors[number as usize];
-        door.sender.send(theirs).map_err(|_| io::Error::other("the store has stopped"))?;
-        door.waker.wake()?;
+        (self.doors[number as usize])(theirs)?;
         Ok(ours)
     }
 }
@@ -88,7 +88,10 @@ fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
         }
     };
     std::thread::Builder::new().name(format!("store-{shard}")).spawn(run).context("starting a store")?;
-    Ok(Door { sender, waker })
+    Ok(Box::new(move |stream| {
+        sender.send(stream).map_err(|_| io::Error::other("the store has stopped"))?;
+        waker.wake()
+    }))
 }
 
 /// Keys whose time is over are looked for this often.

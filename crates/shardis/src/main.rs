@@ -50,6 +50,7 @@ mod logging;
 mod merged_log;
 mod nutcracker;
 mod passed;
+mod racks;
 mod reading;
 mod refused;
 mod reload;

@@ -15,7 +15,8 @@ use crate::log_layer::pool_span;
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
-use crate::passed::PassedSockets;
+use crate::passed::{ListeningSocket, PassedSockets};
+use crate::racks;
 use crate::refused::Refused;
 use crate::reload;
 use crate::reload::desk::Desk;
@@ -342,12 +343,24 @@ impl Plan for ShardingPlan {
         let Granted { clients_max, kept_from } = granted;
         let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
-        let embedded =
+        let mut embedded =
             self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
-        let embedded = embedded.map(Arc::new);
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let (job_sender, jobs) = mpsc::channel();
         let resolver = resolver::start()?;
+        let mut racks = None;
+        if let Some(pool) = self.args.rack_pool(&self.secrets.node).map_err(anyhow::Error::msg)? {
+            let (shards, status) = racks::start(
+                &pool,
+                &racks::Surroundings {
+                    resolver: resolver.clone(),
+                    node_tls: self.node_tls.clone(),
+                    span: pool_span(self.name.as_deref()),
+                },
+            )?;
+            (embedded, racks) = (Some(shards), Some(Arc::new(status)));
+        }
+        let embedded = embedded.map(Arc::new);
         let board = Arc::new(Board::new(count));
         let mailboxes = Arc::new(OnceLock::new());
         let surroundings = Surroundings {
@@ -404,6 +417,7 @@ impl Plan for ShardingPlan {
             started_us: self.epoch_us,
             is_draining: Arc::clone(&is_draining),
             mirror,
+            racks,
             desk: desk.clone(),
         });
         let reports = Reports::of(&mut self, served)?;
@@ -589,7 +603,12 @@ impl Service for Sharding {
 
 impl Movable for Sharding {
     fn obstacle(&self) -> Option<&'static str> {
-        (!self.followed.pool.args.has_nodes()).then_some("the keys are in the memory of this process")
+        let args = &self.followed.pool.args;
+        match () {
+            () if args.racks.is_given() => Some("the hint log of racks has one owner"),
+            () if args.has_nodes() => None,
+            () => Some("the keys are in the memory of this process"),
+        }
     }
 
     fn nodes(&self) -> usize {

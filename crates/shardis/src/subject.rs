@@ -1,6 +1,7 @@
 //! The process as the admin listener sees it.
 
 use crate::args::VERSION;
+use crate::racks::RackStatus;
 use crate::reload::desk::Desk;
 use crate::team::Signs;
 use crate::worker::{Mailbox, Message};
@@ -25,6 +26,8 @@ pub(crate) struct Served {
     pub is_draining: Arc<AtomicBool>,
     /// The state of the mirror, if there is one.
     pub mirror: Option<Arc<mirror::Status>>,
+    /// The state of the racks, if there are any.
+    pub racks: Option<Arc<RackStatus>>,
     /// The way to the control thread.
     pub desk: Desk,
 }

@@ -8,6 +8,7 @@ use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place, Way};
 use super::node_auth::NodeAuthArgs;
+use super::racks::RackArgs;
 use super::route::RouteArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
@@ -16,6 +17,7 @@ use crate::access::{Secret, Source};
 use crate::batching::Batching;
 use crate::control::plural;
 use crate::embedded::EmbeddedSettings;
+use crate::racks::RackPool;
 use crate::reading::ReadingArgs;
 use crate::transport::TransportArgs;
 use ::proxy::{Access, Authority, CrossShard, Policies, Transactions};
@@ -54,6 +56,9 @@ pub(crate) struct ProxyArgs {
 
     #[command(flatten)]
     pub(crate) routes: RouteArgs,
+
+    #[command(flatten)]
+    pub(crate) racks: RackArgs,
 
     #[command(flatten)]
     pub(super) store: StoreArgs,
@@ -208,7 +213,8 @@ impl ProxyArgs {
     /// All faults that checks of single options cannot find. Each text begins with its option.
     pub(crate) fn faults(&self) -> Vec<String> {
         let topology =
-            self.check_counts().and_then(|()| self.discovery.check()).and_then(|()| self.topology());
+            self.check_counts().and_then(|()| self.discovery.check()).and_then(|()| self.check_racks());
+        let topology = topology.and_then(|()| self.topology());
         let reading = match &topology {
             Ok(topology) => self.reading.check(self.nodes.is_some(), topology, &self.transport.listener),
             // There is no saying what fits to it.
@@ -238,6 +244,10 @@ impl ProxyArgs {
             ));
         }
         Ok(())
+    }
+
+    fn check_racks(&self) -> Result<(), String> {
+        self.racks.check(self.distribution)
     }
 
     fn check_like(&self) -> Result<(), String> {
@@ -342,6 +352,11 @@ impl ProxyArgs {
         if self.auth == Authority::Proxy {
             return Ok(());
         }
+        if self.racks.is_given() {
+            return Err(
+                "--auth=nodes: the nodes of racks know no clients; give the users with --acl-file".to_owned()
+            );
+        }
         if !self.has_nodes() {
             return Err("--auth=nodes: shards in memory have no users; name nodes with --nodes".to_owned());
         }
@@ -372,6 +387,9 @@ impl ProxyArgs {
                 "--databases {wanted}: a Redis Cluster has database 0 alone; leave --databases out"
             ));
         }
+        if self.racks.is_given() && wanted > 1 {
+            return Err(format!("--databases {wanted}: racks have database 0 alone; leave --databases out"));
+        }
         if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
             let max = store::DATABASES;
             return Err(format!(
@@ -385,7 +403,8 @@ impl ProxyArgs {
     pub(crate) fn databases(&self) -> u16 {
         /// As many as Redis has if nothing else is said.
         const DATABASES: u16 = 16;
-        let default = if self.discovery.is_cluster() { 1 } else { DATABASES };
+        let has_one = self.discovery.is_cluster() || self.racks.is_given();
+        let default = if has_one { 1 } else { DATABASES };
         self.databases.or(self.routes.databases()).unwrap_or(default)
     }
 
@@ -396,7 +415,7 @@ impl ProxyArgs {
 
     /// Whether they are on other processes.
     fn has_far_nodes(&self) -> bool {
-        self.nodes.is_some() || self.discovery.is_given()
+        self.nodes.is_some() || self.discovery.is_given() || self.racks.is_given()
     }
 
     /// Whether there is a port without TLS. With 0 beside another listener there is none, as with Redis: a free port
@@ -450,8 +469,13 @@ impl ProxyArgs {
 
     /// The parts of the topology. Those that are discovered have no nodes here.
     pub(crate) fn spec(&self) -> Result<TopologySpec, String> {
-        let (distribution, hash, tag_rule) = self.key_rules();
+        let (mut distribution, hash, tag_rule) = self.key_rules();
         let mut nodes = match &self.nodes {
+            None if self.racks.is_given() => {
+                let (nodes, by_tokens) = self.racks.nodes()?;
+                distribution = by_tokens.unwrap_or(distribution);
+                nodes
+            }
             Some(nodes) => parse_nodes(nodes).map_err(|error| format!("--nodes: {error}"))?,
             None if self.discovery.is_given() => Vec::new(),
             None if self.routes.are_given() => self.routes.nodes(),
@@ -521,11 +545,17 @@ impl ProxyArgs {
         (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
     }
 
+    /// The racks, if there are any.
+    pub(crate) fn rack_pool(&self, login: &::proxy::Credentials) -> Result<Option<RackPool>, String> {
+        self.racks.pool(login, Duration::from_millis(self.request_timeout_ms()))
+    }
+
     /// The core's limits, for one of `workers` workers.
     pub(crate) fn limits(&self, clients_max: usize, workers: usize) -> proxy::Limits {
         let defaults = proxy::Limits::default();
         let request_timeout = Duration::from_millis(self.request_timeout_ms());
-        let (request_timeout, request_timeouts_max) = match self.has_far_nodes() {
+        // The thread of a shard with racks gives copies up after one timeout, and tells which.
+        let (request_timeout, request_timeouts_max) = match self.has_far_nodes() && !self.racks.is_given() {
             true => (request_timeout, defaults.engine.request_timeouts_max),
             // A store of this process cannot be lost: its silence only means that it is busy. A pool has timeouts of its own.
             false => (request_timeout * defaults.engine.request_timeouts_max, 1),
