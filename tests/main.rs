@@ -41,6 +41,7 @@ mod policy;
 mod pops;
 mod process;
 mod pubsub;
+mod racks;
 mod redirects;
 mod reload;
 mod replicas;

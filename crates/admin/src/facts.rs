@@ -1,5 +1,6 @@
 //! The process as the admin listener sees it.
 
+use crate::racked::Racks;
 use proxy::{
     Board, Counters, Discovered, NodeReport, NodeReports, Page, ReloadOrder, ReloadOutcome, Tally, Usage,
 };
@@ -25,6 +26,8 @@ pub trait Subject: Send + Sync {
     fn descriptors(&self) -> Descriptors;
     /// The state of its mirror, if it has one.
     fn mirror(&self) -> Option<&mirror::Status>;
+    /// Its racks, if it has any.
+    fn racks(&self) -> Option<Racks>;
     /// A line for each client, as CLIENT LIST shows it. A worker that is too busy to answer leaves its lines out.
     fn clients(&self) -> String;
     /// The effective settings; secrets are masked.
@@ -138,6 +141,8 @@ pub struct Facts {
     pub slow_left_out: u64,
     /// The counts of the mirror, if there is one.
     pub mirror: Option<mirror::Totals>,
+    /// The racks, if there are any.
+    pub racks: Option<Racks>,
     /// Resources of the process.
     pub usage: Usage,
     /// Its descriptors.
@@ -174,6 +179,7 @@ impl Facts {
             slow: board.slow.by_command(),
             slow_left_out: board.slow.totals().1,
             mirror: subject.mirror().map(mirror::Status::totals),
+            racks: subject.racks(),
             usage: board.usage(),
             descriptors: subject.descriptors(),
             version: subject.version().to_owned(),

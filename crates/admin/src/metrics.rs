@@ -6,6 +6,7 @@
 mod text;
 
 use crate::facts::Facts;
+use crate::racked::Racks;
 use crate::statsd;
 use proxy::{Counters, Discovered, NodeMemory, NodeReport, NodeState};
 pub(crate) use text::Format;
@@ -100,6 +101,22 @@ macro_rules! mirror {
             write: |facts, text| {
                 let write: fn(&mirror::Totals, &mut Text) = $write;
                 facts.mirror.iter().for_each(|totals| write(totals, text));
+            },
+        }
+    };
+}
+
+/// A metric of racks, which is absent without them.
+macro_rules! racks {
+    ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
+        Metric {
+            name: $name,
+            kind: Kind::$kind,
+            labels: $labels,
+            help: $help,
+            write: |facts, text| {
+                let write: fn(&Racks, &mut Text) = $write;
+                facts.racks.iter().for_each(|racks| write(racks, text));
             },
         }
     };
@@ -489,6 +506,94 @@ const METRICS: &[Metric] = &[
         "",
         "Memory of the mirror: requests and replies that wait.",
         |totals, text| text.sample(&[], totals.held_bytes)
+    ),
+    racks!(
+        "shardis_rack_shards",
+        Gauge,
+        "rack, state=up down catching-up stale repairing",
+        "Shards of a rack by the state of its copy. Only with --rack (docs/racks.md).",
+        |racks, text| racks
+            .each_state(|rack, state, count| text.sample(&[("rack", rack), ("state", state)], count))
+    ),
+    racks!(
+        "shardis_rack_hints",
+        Gauge,
+        "rack",
+        "Keys that a rack has missed, and that are not copied to it yet.",
+        |racks, text| racks.each_lag(|rack, hints, _, _| text.sample(&[("rack", rack)], hints))
+    ),
+    racks!("shardis_rack_hint_bytes", Gauge, "rack", "Bytes of these hints.", |racks, text| racks
+        .each_lag(|rack, _, bytes, _| text.sample(&[("rack", rack)], bytes))),
+    racks!("shardis_rack_lag_seconds", Gauge, "rack", "Age of the oldest hint of a rack.", |racks, text| {
+        racks.each_lag(|rack, _, _, lag_s| text.sample(&[("rack", rack)], lag_s))
+    }),
+    racks!(
+        "shardis_rack_requests_missed_total",
+        Counter,
+        "kind=read write",
+        "Requests that missed their consistency level, or were refused since too few racks were up.",
+        |racks, text| {
+            text.sample(&[("kind", "read")], racks.sum(|counts| counts.reads_missed));
+            text.sample(&[("kind", "write")], racks.sum(|counts| counts.writes_missed));
+        }
+    ),
+    racks!(
+        "shardis_rack_losses_total",
+        Counter,
+        "",
+        "Connections to copies that were lost.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.losses))
+    ),
+    racks!("shardis_rack_hints_made_total", Counter, "", "Keys that racks have missed.", |racks, text| text
+        .sample(&[], racks.sum(|counts| counts.hints))),
+    racks!(
+        "shardis_rack_hints_played_back_total",
+        Counter,
+        "",
+        "Missed keys that were copied later.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.played_back))
+    ),
+    racks!(
+        "shardis_rack_stale_total",
+        Counter,
+        "",
+        "Copies that became stale, since their hints reached the limit or their node started anew.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.outdated))
+    ),
+    racks!(
+        "shardis_rack_keys_compared_total",
+        Counter,
+        "",
+        "Keys that were compared between racks, in the background or in a repair.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.compared))
+    ),
+    racks!(
+        "shardis_rack_keys_different_total",
+        Counter,
+        "",
+        "Keys that differed between racks in two looks.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.different))
+    ),
+    racks!(
+        "shardis_rack_replies_different_total",
+        Counter,
+        "",
+        "Requests to which racks gave different replies; their keys are compared.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.replies_different))
+    ),
+    racks!(
+        "shardis_rack_keys_repaired_total",
+        Counter,
+        "",
+        "Keys that were copied because they differed.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.repaired))
+    ),
+    racks!(
+        "shardis_rack_hint_log_failures_total",
+        Counter,
+        "",
+        "Writes of the hint log that failed.",
+        |racks, text| text.sample(&[], racks.sum(|counts| counts.log_failures))
     ),
     plain!("shardis_topology_epoch", Gauge, "Version of the topology; it rises with each change.", |facts| {
         facts.topology.as_ref().map_or(0, |topology| topology.epoch())

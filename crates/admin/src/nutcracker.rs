@@ -166,6 +166,8 @@ mod tests {
             slow: std::collections::BTreeMap::new(),
             slow_left_out: 0,
             mirror: None,
+            racks: None,
+            racks: None,
             usage: proxy::Usage::default(),
             descriptors: crate::facts::Descriptors::default(),
             version: String::new(),

@@ -6,6 +6,7 @@ use crate::history::{History, Reading};
 use crate::hot::HotAnswer;
 use crate::metrics::{self, Format};
 use crate::mirrored::MirrorAnswer;
+use crate::racked::RacksAnswer;
 use crate::readiness::ReadyShards;
 use crate::slow;
 use crate::status::{Status, TopologyAnswer};
@@ -79,6 +80,7 @@ const PATHS: [(&str, &str, &str); 17] = [
         "GET",
         "the last thousand lines of the log, JSON; ?limit=N for the newest N, ?since=ID for those with larger ids",
     ),
+    ("/racks", "GET", "racks, their states and hints, and counts, JSON; null without --rack"),
     ("/mirror", "GET", "counts of the mirror and the last differences, JSON; null without one"),
     ("/log-level", "GET, PUT", "error, warn, info or debug"),
 ];
@@ -189,6 +191,7 @@ impl Routes {
             "/events" => Answer::json(&Wanted::of(asked.query).last(subject.events(), |event| event.id)),
             RELOAD => answer_reload(subject, asked),
             "/configurations" => Answer::json(&subject.configurations()),
+            "/racks" => Answer::json(&subject.racks().as_ref().map(RacksAnswer::of)),
             "/mirror" => Answer::json(&subject.mirror().map(MirrorAnswer::of)),
             _ => answer_log_level(subject, asked),
         }

@@ -1,6 +1,8 @@
 //! The treatment of each command: answered here, read from some copies, sent to all copies, or carried out by one and copied.
 
-use command::{Acl, Carry, ClientTask, Command, Compare, Flags, Local, Resolved, Tips, Transaction};
+use command::{
+    Acl, Carry, ClientTask, Command, Compare, Flags, KeyFlags, Local, Resolved, Tips, Transaction,
+};
 use resp::Request;
 use std::sync::Arc;
 
@@ -85,7 +87,7 @@ fn of_command(command: &'static Command, request: &Request<'_>) -> Class {
             Class::Refused(CHANGES_DATABASES)
         }
         Carry::Script(_) => of_script(command, request),
-        Carry::Shard | Carry::ShardIf(_) | Carry::Split(_) | Carry::Blocking(_) => of_keys(command),
+        Carry::Shard | Carry::ShardIf(_) | Carry::Split(_) | Carry::Blocking(_) => of_keys(command, request),
     }
 }
 
@@ -127,13 +129,17 @@ fn of_script(command: &Command, request: &Request<'_>) -> Class {
     if has_key { Class::Effect } else { Class::Refused(NO_KEYS) }
 }
 
-/// Commands over streams take the time from the node, or trim as its memory lies.
-fn of_keys(command: &Command) -> Class {
+/// Commands over streams take the time from the node, or trim as its memory lies. PFCOUNT is a read for Redis, and keeps its
+/// result in the value: all copies have to keep it.
+fn of_keys(command: &Command, request: &Request<'_>) -> Class {
+    let mut changes = command.flags.contains(Flags::WRITE);
+    // A request whose keys cannot be found is refused by the node.
+    let _ = command.each_key(request, &mut |_, flags| changes |= flags.contains(KeyFlags::RW));
     let is_open = command.tips.contains(Tips::NONDETERMINISTIC_OUTPUT)
         || command.tips.contains(Tips::NONDETERMINISTIC_OUTPUT_ORDER)
         || command.acl.intersects(Acl::STREAM)
         || command.name == "sort";
-    match command.flags.contains(Flags::WRITE) {
+    match changes {
         false => Class::Read,
         true if is_open || command.flags.contains(Flags::MODULE) => Class::Effect,
         true => Class::Write,
@@ -251,10 +257,12 @@ pub(crate) mod tests {
         {
             assert_eq!(work(line).class, Class::Effect, "{line}");
         }
-        for line in ["SET k v EX 5", "INCR k", "EXPIRE k 5", "RENAME a b", "ZPOPMIN z", "LMPOP 1 l LEFT"] {
+        for line in
+            ["SET k v EX 5", "INCR k", "EXPIRE k 5", "RENAME a b", "ZPOPMIN z", "LMPOP 1 l LEFT", "PFCOUNT h"]
+        {
             assert_eq!(work(line).class, Class::Write, "{line}");
         }
-        for line in ["GET k", "EVAL_RO x 1 k", "SRANDMEMBER s", "MGET a b", "XRANGE s - +", "PFCOUNT h"] {
+        for line in ["GET k", "EVAL_RO x 1 k", "SRANDMEMBER s", "MGET a b", "XRANGE s - +"] {
             assert_eq!(work(line).class, Class::Read, "{line}");
         }
     }

@@ -137,6 +137,12 @@ pub(crate) const MESSAGES: &[Message] = &[
         cure: "Correct `--cluster`. If the whole cluster was created anew, restart shardis.",
     },
     Message {
+        name: "hint log failed",
+        per: &[],
+        meaning: "The hint log could not be written. Writes that a rack has missed are not acknowledged until it can.",
+        cure: "Make room on the disk of `--hint-log`, or correct the permissions.",
+    },
+    Message {
         name: "keys remapped",
         per: &[],
         meaning: "Nodes failed repeatedly, and other shards have their keys now (`--auto-eject-hosts`).",
@@ -269,6 +275,36 @@ pub(crate) const MESSAGES: &[Message] = &[
         per: &["address"],
         meaning: "The sentinel does not watch a primary of this name.",
         cure: "Compare `--master` with SENTINEL MASTERS.",
+    },
+    Message {
+        name: "rack down",
+        per: &["rack", "shard"],
+        meaning: "The copy of a shard in a rack is lost, for `reason`. It gets no requests; what it misses goes to the hint log.",
+        cure: "Start the node, or repair the network. `/racks` at the admin listener shows the lag.",
+    },
+    Message {
+        name: "rack stale",
+        per: &["rack", "shard"],
+        meaning: "A copy has missed more than the hint log knows, for `reason`. It is not read from. Its keys are compared one by one when it can be reached.",
+        cure: "Raise `--hint-log-max` if racks are lost for longer.",
+    },
+    Message {
+        name: "rack trusted",
+        per: &["rack", "shard"],
+        meaning: "A copy counts as current although its node has started anew, since no other rack can tell what it lost.",
+        cure: "Look whether its keys are there. Have nodes keep their data on disk.",
+    },
+    Message {
+        name: "rack up",
+        per: &["rack", "shard"],
+        meaning: "The copy of a shard in a rack is as good as any: it is read from, and counts.",
+        cure: "",
+    },
+    Message {
+        name: "racks different",
+        per: &["shard"],
+        meaning: "A key had different values in racks that are up, in two looks. It was copied from most racks to the others.",
+        cure: "Let one proxy write at a time (docs/racks.md).",
     },
     Message {
         name: "reload refused",

@@ -66,9 +66,9 @@ pub(crate) fn start(pool: &RackPool, surroundings: &Surroundings) -> Result<(Emb
     let opened = hint_log::open(&pool.hint_log, pool.shards.iter().map(name).collect())?;
     let (mut doors, mut shards) = (Vec::new(), Vec::new());
     for ((shard, nodes), kept) in pool.shards.iter().enumerate().zip(opened.kept) {
-        let status = Arc::default();
         let clock = thread::Clock::start();
         let machine = Machine::new(pool.settings.clone(), kept, clock.now());
+        let status = Arc::new(Mutex::new(machine.status()));
         let shard = thread::Shard {
             number: shard,
             nodes: nodes.clone(),

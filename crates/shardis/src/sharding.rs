@@ -15,7 +15,7 @@ use crate::log_layer::pool_span;
 use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
-use crate::passed::{ListeningSocket, PassedSockets};
+use crate::passed::PassedSockets;
 use crate::racks;
 use crate::refused::Refused;
 use crate::reload;

@@ -6,7 +6,7 @@ use crate::reload::desk::Desk;
 use crate::team::Signs;
 use crate::worker::{Mailbox, Message};
 use crate::{descriptors, events, logging};
-use admin::{Configuration, Descriptors, Event, Setting, Subject, WorkerFacts};
+use admin::{Configuration, Descriptors, Event, Racks, Setting, Subject, WorkerFacts};
 use proxy::{Board, ReloadOrder, ReloadOutcome};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, PoisonError, RwLock, mpsc};
@@ -66,6 +66,11 @@ impl Subject for Served {
 
     fn mirror(&self) -> Option<&mirror::Status> {
         self.mirror.as_deref()
+    }
+
+    fn racks(&self) -> Option<Racks> {
+        let racks = self.racks.as_ref()?;
+        Some(Racks { names: racks.names().to_vec(), shards: racks.shards() })
     }
 
     fn clients(&self) -> String {
