@@ -167,7 +167,6 @@ mod tests {
             slow_left_out: 0,
             mirror: None,
             racks: None,
-            racks: None,
             usage: proxy::Usage::default(),
             descriptors: crate::facts::Descriptors::default(),
             version: String::new(),

@@ -52,7 +52,7 @@ impl Answer {
 }
 
 /// The paths, with the methods that each takes and its meaning.
-const PATHS: [(&str, &str, &str); 17] = [
+const PATHS: [(&str, &str, &str); 18] = [
     ("/", "GET", "the page"),
     ("/metrics", "GET", "metrics for Prometheus"),
     ("/healthz", "GET", "200 as long as the process lives"),

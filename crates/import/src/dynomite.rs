@@ -20,7 +20,7 @@ pub(crate) const OPTIONS: Options = &[
         "dyn_seeds",
         Fate::Refused(
             "other nodes have copies or parts of the data, and the file names their dynomites instead of their Redis nodes; name \
-             those in nodes",
+             those of each rack in rack, with their tokens, as in rack = ['dc1/a=10.0.0.1:6379@100'] (docs/racks.md)",
         ),
     ),
     (

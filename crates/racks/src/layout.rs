@@ -20,8 +20,8 @@ pub struct Overlap {
 
 /// The shards of `racks`, of each of which the tokens of its nodes are given.
 ///
-/// All tokens of all racks cut the ring into parts, and a part has one node in each rack. A node has to be in one shard only:
-/// otherwise KEYS, SCAN and DBSIZE would count it twice, and writes of two shards would reach it in two orders.
+/// All tokens of all racks cut the ring into parts, and a part has one node in each rack. A node has to be in one shard only.
+/// Otherwise KEYS, SCAN and DBSIZE would count it twice, and writes of two shards would reach it in two orders.
 pub fn token_shards(racks: &[Vec<u32>]) -> Result<Vec<TokenShard>, Overlap> {
     let mut cuts: Vec<u32> = racks.iter().flatten().copied().collect();
     cuts.sort_unstable();

@@ -279,13 +279,13 @@ pub(crate) const MESSAGES: &[Message] = &[
     Message {
         name: "rack down",
         per: &["rack", "shard"],
-        meaning: "The copy of a shard in a rack is lost, for `reason`. It gets no requests; what it misses goes to the hint log.",
+        meaning: "The copy of a shard in a rack is lost, for `reason`. The hint log keeps the keys that it misses.",
         cure: "Start the node, or repair the network. `/racks` at the admin listener shows the lag.",
     },
     Message {
         name: "rack stale",
         per: &["rack", "shard"],
-        meaning: "A copy has missed more than the hint log knows, for `reason`. It is not read from. Its keys are compared one by one when it can be reached.",
+        meaning: "A copy has missed more than the hint log knows, for `reason`. No read goes to it until its keys were compared one by one.",
         cure: "Raise `--hint-log-max` if racks are lost for longer.",
     },
     Message {
@@ -297,13 +297,13 @@ pub(crate) const MESSAGES: &[Message] = &[
     Message {
         name: "rack up",
         per: &["rack", "shard"],
-        meaning: "The copy of a shard in a rack is as good as any: it is read from, and counts.",
+        meaning: "The copy of a shard in a rack has all writes. Reads may go to it, and consistency levels count it.",
         cure: "",
     },
     Message {
         name: "racks different",
         per: &["shard"],
-        meaning: "A key had different values in racks that are up, in two looks. It was copied from most racks to the others.",
+        meaning: "A key had different values in racks that are up, in two looks. shardis copied the value of most racks to the others.",
         cure: "Let one proxy write at a time (docs/racks.md).",
     },
     Message {

@@ -58,7 +58,7 @@ impl RackStatus {
 }
 
 /// Starts the threads of all shards. Returns the ways to them, and their state.
-pub(crate) fn start(pool: &RackPool, surroundings: &Surroundings) -> Result<(Embedded, RackStatus)> {
+pub(crate) fn start(pool: &RackPool, surroundings: &Surroundings) -> Result<(Embedded, Arc<RackStatus>)> {
     let racks = &pool.settings.racks;
     let name = |nodes: &Vec<Address>| {
         racks.iter().zip(nodes).map(|(rack, node)| format!("{rack} {node}")).collect::<Vec<String>>()
@@ -80,5 +80,5 @@ pub(crate) fn start(pool: &RackPool, surroundings: &Surroundings) -> Result<(Emb
         shards.push(status);
     }
     let names = racks.iter().map(ToString::to_string).collect();
-    Ok((Embedded::of_doors(doors), RackStatus { names, shards }))
+    Ok((Embedded::of_doors(doors), Arc::new(RackStatus { names, shards })))
 }

@@ -16,11 +16,11 @@ use crate::log_sink::say;
 use crate::logging;
 use crate::merged_log::MergedLog;
 use crate::passed::PassedSockets;
-use crate::racks;
+use crate::racks::{self, RackStatus};
 use crate::refused::Refused;
 use crate::reload;
 use crate::reload::desk::Desk;
-use crate::resolver;
+use crate::resolver::{self, Question};
 use crate::routed::RoutedClient;
 use crate::secrets::Secrets;
 use crate::subject::Served;
@@ -285,6 +285,19 @@ impl ShardingPlan {
     }
 }
 
+impl ShardingPlan {
+    /// Starts the shards over racks, if there are any.
+    fn racks(&self, resolver: &mpsc::Sender<Question>) -> Result<Option<(Embedded, Arc<RackStatus>)>> {
+        let pool = self.args.rack_pool(&self.secrets.node).map_err(anyhow::Error::msg)?;
+        let surroundings = racks::Surroundings {
+            resolver: resolver.clone(),
+            node_tls: self.node_tls.clone(),
+            span: pool_span(self.name.as_deref()),
+        };
+        pool.map(|pool| racks::start(&pool, &surroundings)).transpose()
+    }
+}
+
 /// A path as INFO shows it; empty without one.
 fn shown(path: Option<PathBuf>) -> Arc<str> {
     path.map_or_else(String::new, |path| path.display().to_string()).into()
@@ -343,24 +356,13 @@ impl Plan for ShardingPlan {
         let Granted { clients_max, kept_from } = granted;
         let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
-        let mut embedded =
+        let embedded =
             self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let (job_sender, jobs) = mpsc::channel();
         let resolver = resolver::start()?;
-        let mut racks = None;
-        if let Some(pool) = self.args.rack_pool(&self.secrets.node).map_err(anyhow::Error::msg)? {
-            let (shards, status) = racks::start(
-                &pool,
-                &racks::Surroundings {
-                    resolver: resolver.clone(),
-                    node_tls: self.node_tls.clone(),
-                    span: pool_span(self.name.as_deref()),
-                },
-            )?;
-            (embedded, racks) = (Some(shards), Some(Arc::new(status)));
-        }
-        let embedded = embedded.map(Arc::new);
+        let (shards, racks) = self.racks(&resolver)?.unzip();
+        let embedded = embedded.or(shards).map(Arc::new);
         let board = Arc::new(Board::new(count));
         let mailboxes = Arc::new(OnceLock::new());
         let surroundings = Surroundings {
@@ -605,7 +607,7 @@ impl Movable for Sharding {
     fn obstacle(&self) -> Option<&'static str> {
         let args = &self.followed.pool.args;
         match () {
-            () if args.racks.is_given() => Some("the hint log of racks has one owner"),
+            () if args.store.racks.is_given() => Some("the hint log of racks has one owner"),
             () if args.has_nodes() => None,
             () => Some("the keys are in the memory of this process"),
         }

@@ -8,7 +8,6 @@ use super::file::FileArgs;
 use super::like::{Defaults, Like};
 use super::listener::{ListenerArg, Place, Way};
 use super::node_auth::NodeAuthArgs;
-use super::racks::RackArgs;
 use super::route::RouteArgs;
 use super::service::ServiceArgs;
 use super::store::StoreArgs;
@@ -58,10 +57,7 @@ pub(crate) struct ProxyArgs {
     pub(crate) routes: RouteArgs,
 
     #[command(flatten)]
-    pub(crate) racks: RackArgs,
-
-    #[command(flatten)]
-    pub(super) store: StoreArgs,
+    pub(crate) store: StoreArgs,
 
     /// Defaults of another program: twemproxy, redis-sharding, redis-sharding-perl, redis-cluster, predixy or codis.
     /// They concern addresses, timeouts and distribution; other flags win over them (docs/migration.md)
@@ -247,7 +243,7 @@ impl ProxyArgs {
     }
 
     fn check_racks(&self) -> Result<(), String> {
-        self.racks.check(self.distribution)
+        self.store.racks.check(self.distribution)
     }
 
     fn check_like(&self) -> Result<(), String> {
@@ -352,7 +348,7 @@ impl ProxyArgs {
         if self.auth == Authority::Proxy {
             return Ok(());
         }
-        if self.racks.is_given() {
+        if self.store.racks.is_given() {
             return Err(
                 "--auth=nodes: the nodes of racks know no clients; give the users with --acl-file".to_owned()
             );
@@ -387,7 +383,7 @@ impl ProxyArgs {
                 "--databases {wanted}: a Redis Cluster has database 0 alone; leave --databases out"
             ));
         }
-        if self.racks.is_given() && wanted > 1 {
+        if self.store.racks.is_given() && wanted > 1 {
             return Err(format!("--databases {wanted}: racks have database 0 alone; leave --databases out"));
         }
         if !self.has_nodes() && wanted > u16::from(store::DATABASES) {
@@ -403,7 +399,7 @@ impl ProxyArgs {
     pub(crate) fn databases(&self) -> u16 {
         /// As many as Redis has if nothing else is said.
         const DATABASES: u16 = 16;
-        let has_one = self.discovery.is_cluster() || self.racks.is_given();
+        let has_one = self.discovery.is_cluster() || self.store.racks.is_given();
         let default = if has_one { 1 } else { DATABASES };
         self.databases.or(self.routes.databases()).unwrap_or(default)
     }
@@ -415,7 +411,7 @@ impl ProxyArgs {
 
     /// Whether they are on other processes.
     fn has_far_nodes(&self) -> bool {
-        self.nodes.is_some() || self.discovery.is_given() || self.racks.is_given()
+        self.nodes.is_some() || self.discovery.is_given() || self.store.racks.is_given()
     }
 
     /// Whether there is a port without TLS. With 0 beside another listener there is none, as with Redis: a free port
@@ -471,8 +467,8 @@ impl ProxyArgs {
     pub(crate) fn spec(&self) -> Result<TopologySpec, String> {
         let (mut distribution, hash, tag_rule) = self.key_rules();
         let mut nodes = match &self.nodes {
-            None if self.racks.is_given() => {
-                let (nodes, by_tokens) = self.racks.nodes()?;
+            None if self.store.racks.is_given() => {
+                let (nodes, by_tokens) = self.store.racks.nodes()?;
                 distribution = by_tokens.unwrap_or(distribution);
                 nodes
             }
@@ -547,7 +543,7 @@ impl ProxyArgs {
 
     /// The racks, if there are any.
     pub(crate) fn rack_pool(&self, login: &::proxy::Credentials) -> Result<Option<RackPool>, String> {
-        self.racks.pool(login, Duration::from_millis(self.request_timeout_ms()))
+        self.store.racks.pool(login, Duration::from_millis(self.request_timeout_ms()))
     }
 
     /// The core's limits, for one of `workers` workers.
@@ -555,7 +551,8 @@ impl ProxyArgs {
         let defaults = proxy::Limits::default();
         let request_timeout = Duration::from_millis(self.request_timeout_ms());
         // The thread of a shard with racks gives copies up after one timeout, and tells which.
-        let (request_timeout, request_timeouts_max) = match self.has_far_nodes() && !self.racks.is_given() {
+        let is_far = self.has_far_nodes() && !self.store.racks.is_given();
+        let (request_timeout, request_timeouts_max) = match is_far {
             true => (request_timeout, defaults.engine.request_timeouts_max),
             // A store of this process cannot be lost: its silence only means that it is busy. A pool has timeouts of its own.
             false => (request_timeout * defaults.engine.request_timeouts_max, 1),

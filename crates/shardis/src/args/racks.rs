@@ -143,7 +143,7 @@ impl RackArgs {
             if let Some(other) = self.rack.iter().find(|other| other.nodes.len() != first.nodes.len()) {
                 let (one, many) = (other.nodes.len(), first.nodes.len());
                 return Err(format!(
-                    "--rack {}: it has {one} nodes, and {} has {many}; without tokens all racks have as many, in the same order",
+                    "--rack {}: this rack has {one} nodes, and {} has {many}; without tokens all have as many, in the same order",
                     other.rack, first.rack
                 ));
             }
@@ -204,27 +204,12 @@ impl RackArgs {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::args::ProxyArgs;
     use clap::Parser;
 
-    #[derive(Debug, Parser)]
-    #[command(no_binary_name = true)]
-    #[group(id = "none")]
-    struct Parsed {
-        #[command(flatten)]
-        racks: RackArgs,
-        #[arg(long)]
-        nodes: Option<String>,
-        #[arg(long)]
-        store_shards: Option<u32>,
-        #[arg(long)]
-        store_memory: Option<u32>,
-        #[arg(long)]
-        store_policy: Option<u32>,
-    }
-
     fn racks(words: &[&str]) -> RackArgs {
-        let words = words.iter().copied().chain(["--hint-log=/tmp/x"]);
-        Parsed::try_parse_from(words).expect("valid words").racks
+        let words = ["proxy"].iter().chain(words).copied().chain(["--hint-log=/tmp/x"]);
+        ProxyArgs::try_parse_from(words).expect("valid words").store.racks
     }
 
     #[test]
@@ -255,7 +240,7 @@ mod tests {
         let refusal = |words: &[&str]| racks(words).check(None).expect_err("it does not fit");
         assert_eq!(
             refusal(&["--rack=d/a=h:1,h:2", "--rack=d/b=h:3"]),
-            "--rack d/b: it has 1 nodes, and d/a has 2; without tokens all racks have as many, in the same order"
+            "--rack d/b: this rack has 1 nodes, and d/a has 2; without tokens all have as many, in the same order"
         );
         assert_eq!(refusal(&["--rack=d/a=h:1", "--rack=d/a=h:2"]), "--rack d/a: the rack is there twice");
         assert_eq!(

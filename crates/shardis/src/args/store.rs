@@ -1,13 +1,17 @@
-//! Options of shards in memory.
+//! Options of shards of this process: in memory, or over copies in racks.
 
 use super::parse_bytes;
+use super::racks::RackArgs;
 use clap::Args;
 use std::str::FromStr;
 use store::EvictionPolicy;
 
-/// The shards of a proxy without nodes.
+/// The shards of a proxy that names no node for each.
 #[derive(Args, Clone, Debug)]
 pub(crate) struct StoreArgs {
+    #[command(flatten)]
+    pub(crate) racks: RackArgs,
+
     /// Number of in-memory shards, used without --nodes
     #[arg(long, value_name = "SHARDS", default_value_t = 4)]
     pub(super) store_shards: u32,

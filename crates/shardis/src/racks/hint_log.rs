@@ -1,4 +1,4 @@
-//! The hint log: what racks have missed, in one file, which outlives the process.
+//! The hint log: the keys that racks have missed, in one file, which outlives the process.
 //!
 //! One thread writes it. It takes all batches that have gathered, of all shards, and makes them durable with one commit.
 
@@ -29,7 +29,7 @@ pub(super) struct Batch {
     pub done: Box<dyn FnOnce(bool) + Send>,
 }
 
-/// The log, and what it kept of each copy of each shard.
+/// The log, and its records of each copy of each shard.
 pub(super) struct Opened {
     pub log: mpsc::Sender<Batch>,
     pub kept: Vec<Vec<Kept>>,
