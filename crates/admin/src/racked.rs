@@ -78,8 +78,11 @@ impl RacksAnswer {
     }
 }
 
+/// One of the counts.
+type Count = fn(&Counts) -> u64;
+
 /// The counts by their names.
-const COUNTS: [(&str, fn(&Counts) -> u64); 11] = [
+const COUNTS: [(&str, Count); 11] = [
     ("reads_missed", |counts| counts.reads_missed),
     ("writes_missed", |counts| counts.writes_missed),
     ("losses", |counts| counts.losses),
