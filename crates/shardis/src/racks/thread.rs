@@ -282,7 +282,9 @@ impl Thread {
                     let _ = self.resolver.send(Question { host, port, answer, asked_at });
                 }
             },
-            Address::Embedded(_) => self.lose(id, "a store of this process is no node of a rack"),
+            Address::Embedded(_) | Address::Route { .. } => {
+                self.lose(id, "a node of a rack is a process of its own");
+            }
         }
     }
 
