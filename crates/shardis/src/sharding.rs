@@ -285,7 +285,17 @@ impl ShardingPlan {
     }
 }
 
+/// Shards that are threads of this process, and the state of their racks, if they have any.
+type ShardsHere = (Option<Arc<Embedded>>, Option<Arc<RackStatus>>);
+
 impl ShardingPlan {
+    /// Starts the shards that are threads of this process: stores, or shards over racks.
+    fn shards_here(&self, resolver: &mpsc::Sender<Question>) -> Result<ShardsHere> {
+        let stores = self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
+        let (shards, racks) = self.racks(resolver)?.unzip();
+        Ok((stores.or(shards).map(Arc::new), racks))
+    }
+
     /// Starts the shards over racks, if there are any.
     fn racks(&self, resolver: &mpsc::Sender<Question>) -> Result<Option<(Embedded, Arc<RackStatus>)>> {
         let pool = self.args.rack_pool(&self.secrets.node).map_err(anyhow::Error::msg)?;
@@ -356,13 +366,10 @@ impl Plan for ShardingPlan {
         let Granted { clients_max, kept_from } = granted;
         let count = self.args.service.workers();
         let limits = self.args.limits(clients_max, count);
-        let embedded =
-            self.args.embedded(self.seed).map(|settings| Embedded::start(&settings)).transpose()?;
         let (log_sender, log) = mpsc::sync_channel(LOG_LINES_MAX);
         let (job_sender, jobs) = mpsc::channel();
         let resolver = resolver::start()?;
-        let (shards, racks) = self.racks(&resolver)?.unzip();
-        let embedded = embedded.or(shards).map(Arc::new);
+        let (embedded, racks) = self.shards_here(&resolver)?;
         let board = Arc::new(Board::new(count));
         let mailboxes = Arc::new(OnceLock::new());
         let surroundings = Surroundings {

@@ -103,5 +103,14 @@ impl Default for Aim {
     }
 }
 
+/// The effect of a request on its keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Effect {
+    Reads,
+    Writes,
+    /// The command is not known. It may write, and a replica may run it.
+    Unknown,
+}
+
 /// The end of the error for a wait that a client ended by CLIENT UNBLOCK.
 pub(crate) const BY_CLIENT: &[u8] = b"via CLIENT UNBLOCK";

@@ -11,8 +11,7 @@
 use crate::ConnId;
 use crate::context::Context;
 use crate::features::{Link, Owner, Ticket};
-use crate::redirect::declined::Aim;
-use crate::redirect::kept::Effect;
+use crate::redirect::declined::{Aim, Effect};
 use crate::redirect::notes::{Note, Notes, OfClient};
 
 /// A request in flight that may have keys in common with another.

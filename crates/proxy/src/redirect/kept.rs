@@ -2,7 +2,7 @@
 //! that it may still wait.
 
 use crate::context::Context;
-use crate::redirect::declined::Aim;
+use crate::redirect::declined::{Aim, Effect};
 use crate::requests::learn::Lookup;
 use crate::scripts::known::Named;
 use command::{Carry, Command, Resolved};
@@ -11,15 +11,6 @@ use resp::request::{Scanned, Scanner};
 use std::borrow::Cow;
 use stdx::Instant;
 use topology::ShardId;
-
-/// The effect of a request on its keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Effect {
-    Reads,
-    Writes,
-    /// The command is not known. It may write, and a replica may run it.
-    Unknown,
-}
 
 impl Context {
     /// The slot or shard of `request`. Without keys, the request belongs to all of `shard`.

@@ -2,8 +2,7 @@
 
 use crate::ConnId;
 use crate::link::LinkIx;
-use crate::redirect::declined::Aim;
-use crate::redirect::kept::Effect;
+use crate::redirect::declined::{Aim, Effect};
 use std::collections::BTreeMap;
 use stdx::Instant;
 
