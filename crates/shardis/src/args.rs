@@ -33,6 +33,7 @@ use crate::upgrade::command::UpgradeArgs;
 use ::local::LocalArgs;
 use ::local::die_with_parent::DieWithParentArgs;
 use ::top::TopArgs;
+use benchmark::BenchArgs;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use clap::{Args, CommandFactory, Parser, Subcommand};
 use std::ffi::OsString;
@@ -73,6 +74,8 @@ enum Commands {
     Tcp(TcpArgs),
     /// Show nodes, load and latencies of a running shardis in a terminal
     Top(TopArgs),
+    /// Measure a Redis or HTTP server: redis-benchmark's flags, and fixed rates, mixes and reports
+    Bench(Box<BenchArgs>),
     /// Check a configuration file and show the effective settings
     Check(CheckArgs),
     /// Print the configuration that another program's file means
@@ -106,6 +109,7 @@ impl Commands {
             Commands::Local(_) => "local",
             Commands::Tcp(_) => "tcp",
             Commands::Top(_) => "top",
+            Commands::Bench(_) => "bench",
             Commands::Check(_) => "check",
             Commands::Import(_) => "import",
             Commands::Explain(_) => "explain",
@@ -121,6 +125,7 @@ impl Commands {
             Commands::Local(args) => args.check(),
             Commands::Tcp(args) => args.check(),
             Commands::Check(_) | Commands::Import(_) | Commands::Top(_) | Commands::Upgrade(_) => Ok(()),
+            Commands::Bench(args) => args.check(),
             Commands::Explain(args) => args.proxy.check(),
             Commands::Doctor(args) => args.proxy.check(),
             Commands::Ring(args) => args.proxy.check(),
@@ -144,6 +149,7 @@ impl Commands {
             }
             Commands::Local(args) => Task::Local(args),
             Commands::Top(args) => Task::Top(args),
+            Commands::Bench(args) => Task::Bench(args),
             Commands::Upgrade(args) => Task::Upgrade(args),
         }
     }
@@ -274,6 +280,8 @@ pub(crate) enum Task {
     Local(LocalArgs),
     /// Show a running shardis.
     Top(TopArgs),
+    /// Measure a server.
+    Bench(Box<BenchArgs>),
     /// Upgrade a running shardis.
     Upgrade(UpgradeArgs),
     /// Run a program that ends with the one that starts it.
@@ -325,6 +333,7 @@ pub(crate) fn parse() -> Result<Task, ExitCode> {
             }
         }
         Some((command, words_behind)) if command == "ring" => parse_ring(&words, words_behind),
+        Some((command, _)) if command == "bench" => parse_words(&with_address_last(&words)),
         Some((command, _)) if command == generate::GENERATE => {
             let parsed = generate::GenerateCli::try_parse_from(&words);
             parsed
@@ -401,8 +410,23 @@ fn serving_with_file(file: &Path, flags: &[OsString]) -> Result<Serving, ExitCod
     })
 }
 
+/// The words of `shardis bench` with the address of an HTTP target behind the flags, where clap wants it. Flags may follow it,
+/// unlike the words of a Redis command.
+fn with_address_last(words: &[OsString]) -> Vec<OsString> {
+    let program = std::iter::once(OsString::from("shardis"));
+    let parsed = Cli::try_parse_from(program.chain(words.iter().cloned()));
+    let Ok(Cli { command: Commands::Bench(args) }) = parsed else { return words.to_vec() };
+    let Some(address) = args.url().map(OsString::from) else { return words.to_vec() };
+    let mut words = words.to_vec();
+    if let Some(at) = words.iter().position(|word| *word == address) {
+        words[at..].rotate_left(1);
+    }
+    words
+}
+
 fn parse_words(words: &[OsString]) -> Result<Task, ExitCode> {
-    match Cli::try_parse() {
+    let program = std::iter::once(OsString::from("shardis"));
+    match Cli::try_parse_from(program.chain(words.iter().cloned())) {
         Ok(Cli { command }) => match command.check() {
             Ok(()) => Ok(command.task()),
             Err(error) => Err(refuse(&error, Some(command.name()))),
@@ -570,6 +594,7 @@ mod tests {
                 Commands::Ring(args) => format!("{:?}", args.proxy),
                 Commands::Local(args) => format!("{args:?}"),
                 Commands::Top(args) => format!("{args:?}"),
+                Commands::Bench(args) => format!("{args:?}"),
                 Commands::Upgrade(args) => format!("{args:?}"),
             }
         };

@@ -104,6 +104,7 @@ fn main() -> ExitCode {
         Task::Ring(ring) => ring::run(&ring),
         Task::Local(args) => local::run(&args),
         Task::Top(args) => top::run(&args),
+        Task::Bench(args) => benchmark::run(&args),
         Task::Upgrade(args) => upgrade::command::run(&args),
         Task::Generate(args) => args::generate(&args.folder)
             .map(|()| ExitCode::SUCCESS)

@@ -1,0 +1,286 @@
+//! Requests as templates: fixed bytes with places for keys and values, filled in without allocation. Pure.
+//!
+//! Named kinds of requests and a user's own command are templates alike. Their words may hold placeholders:
+//!
+//! - `__rand_int__`: twelve digits, the number of a key by the distribution. redis-benchmark's word.
+//! - `__key__`: `key:__rand_int__`. memtier_benchmark's word.
+//! - `__again__`: the number of the last placeholder once more.
+//! - `__new__`: the number of a key that was not used before.
+//! - `__data__`, as a whole word: a value with a size by the distribution.
+//! - `__expire__`, as a whole word: seconds, drawn evenly from a range.
+//! - `__time__`: the time of the request, which a subscriber compares with the time of the delivery.
+//! - `{tag}`: in a cluster, a hash tag of the node that the connection leads to.
+
+use crate::cluster::TAG_BYTES;
+use crate::keys::Sampler;
+use crate::random::Random;
+use crate::sizes::{Sizes, Values, write_digits};
+use resp::encode;
+use std::collections::VecDeque;
+use stdx::Instant;
+
+/// Digits of a key's number, and of a time in nanoseconds.
+pub(crate) const KEY_DIGITS: usize = 12;
+pub(crate) const TIME_DIGITS: usize = 20;
+
+/// One or more requests that are sent together.
+#[derive(Clone, Debug)]
+pub(crate) struct Template {
+    pieces: Vec<Piece>,
+    /// Replies that come to it.
+    pub(crate) replies: u16,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Piece {
+    Text(Box<[u8]>),
+    Number,
+    Again,
+    New,
+    Data,
+    Expire,
+    Time,
+    Tag,
+}
+
+/// Placeholders inside of words, each with the bytes that it becomes.
+const PLACEHOLDERS: [(&str, Piece, usize); 5] = [
+    ("__rand_int__", Piece::Number, KEY_DIGITS),
+    ("__again__", Piece::Again, KEY_DIGITS),
+    ("__new__", Piece::New, KEY_DIGITS),
+    ("__time__", Piece::Time, TIME_DIGITS),
+    ("{tag}", Piece::Tag, TAG_BYTES + 2),
+];
+
+/// Draws everything that a template leaves open.
+#[derive(Clone, Debug)]
+pub(crate) struct Filler {
+    pub(crate) random: Random,
+    pub(crate) sampler: Sampler,
+    pub(crate) sizes: Sizes,
+    pub(crate) values: Values,
+    /// Seconds until a key expires, from the first to the second.
+    pub(crate) expire: (u64, u64),
+    /// The last number.
+    pub(crate) last: u64,
+}
+
+/// The moment and the connection for which a template is filled in.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Occasion<'a> {
+    pub(crate) now: Instant,
+    /// The hash tag in a cluster.
+    pub(crate) tag: &'a [u8],
+}
+
+/// Placeholders that stay as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Literal {
+    /// None.
+    Nothing,
+    /// Placeholders for numbers, as in redis-benchmark without -r. `{tag}` is also text outside of a cluster.
+    Numbers,
+}
+
+impl Template {
+    /// A template of `requests`, each a list of words.
+    pub(crate) fn new(requests: &[Vec<String>], literal: Literal, is_cluster: bool) -> Template {
+        let mut builder = Builder { pieces: Vec::new(), text: Vec::new(), literal, is_cluster };
+        for words in requests {
+            encode::array_header(&mut builder.text, words.len());
+            words.iter().for_each(|word| builder.word(&word.replace("__key__", "key:__rand_int__")));
+        }
+        builder.end(requests.len())
+    }
+
+    /// A template of fixed bytes, to which `replies` replies come.
+    pub(crate) fn fixed(bytes: &[u8], replies: u16) -> Template {
+        Template { pieces: vec![Piece::Text(bytes.into())], replies }
+    }
+
+    /// Appends the request. Numbers that are drawn for it are appended to `numbers`, if anybody asks.
+    pub(crate) fn write(
+        &self,
+        filler: &mut Filler,
+        occasion: Occasion<'_>,
+        mut numbers: Option<&mut VecDeque<u64>>,
+        out: &mut Vec<u8>,
+    ) {
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(text) => out.extend_from_slice(text),
+                Piece::Number => {
+                    filler.last = filler.sampler.draw(&mut filler.random);
+                    if let Some(numbers) = &mut numbers {
+                        numbers.push_back(filler.last);
+                    }
+                    digits::<KEY_DIGITS>(filler.last, out);
+                }
+                Piece::Again => digits::<KEY_DIGITS>(filler.last, out),
+                Piece::New => {
+                    filler.last = filler.sampler.insert();
+                    digits::<KEY_DIGITS>(filler.last, out);
+                }
+                Piece::Time => digits::<TIME_DIGITS>(occasion.now.as_nanos(), out),
+                Piece::Tag => {
+                    out.push(b'{');
+                    out.extend_from_slice(occasion.tag);
+                    out.push(b'}');
+                }
+                Piece::Data => filler.write_value(out),
+                Piece::Expire => {
+                    let (min, max) = filler.expire;
+                    let seconds = min + filler.random.below(max - min + 1);
+                    encode::bulk(out, itoa::Buffer::new().format(seconds).as_bytes());
+                }
+            }
+        }
+    }
+
+    /// Keys by number that a request has.
+    pub(crate) fn numbers(&self) -> usize {
+        self.pieces.iter().filter(|piece| **piece == Piece::Number).count()
+    }
+
+    /// Whether requests differ.
+    pub(crate) fn has_places(&self) -> bool {
+        self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
+    }
+}
+
+impl Filler {
+    fn write_value(&mut self, out: &mut Vec<u8>) {
+        let len = self.sizes.draw(&mut self.random);
+        out.push(b'$');
+        out.extend_from_slice(itoa::Buffer::new().format(len).as_bytes());
+        out.extend_from_slice(b"\r\n");
+        self.values.write(self.last, len, out);
+        out.extend_from_slice(b"\r\n");
+    }
+}
+
+fn digits<const LEN: usize>(number: u64, out: &mut Vec<u8>) {
+    let mut digits = [0; LEN];
+    write_digits(number, &mut digits);
+    out.extend_from_slice(&digits);
+}
+
+struct Builder {
+    pieces: Vec<Piece>,
+    text: Vec<u8>,
+    literal: Literal,
+    is_cluster: bool,
+}
+
+impl Builder {
+    fn word(&mut self, word: &str) {
+        match word {
+            "__data__" => return self.piece(Piece::Data),
+            "__expire__" => return self.piece(Piece::Expire),
+            _ => {}
+        }
+        let parts = self.parts(word);
+        let len =
+            parts.iter().map(|(text, place)| text.len() + place.as_ref().map_or(0, |(_, len)| *len)).sum();
+        self.text.push(b'$');
+        self.text.extend_from_slice(itoa::Buffer::new().format::<usize>(len).as_bytes());
+        self.text.extend_from_slice(b"\r\n");
+        for (text, place) in parts {
+            self.text.extend_from_slice(text.as_bytes());
+            if let Some((piece, _)) = place {
+                self.piece(piece);
+            }
+        }
+        self.text.extend_from_slice(b"\r\n");
+    }
+
+    /// Pieces of text, each with the placeholder behind it.
+    fn parts<'w>(&self, mut word: &'w str) -> Vec<(&'w str, Option<(Piece, usize)>)> {
+        let mut parts = Vec::new();
+        loop {
+            let here = PLACEHOLDERS.iter().filter(|(_, piece, _)| self.is_filled(piece));
+            let found = here.filter_map(|(name, piece, len)| Some((word.find(name)?, name, piece, *len)));
+            let Some((at, name, piece, len)) = found.min_by_key(|(at, ..)| *at) else {
+                parts.push((word, None));
+                return parts;
+            };
+            parts.push((&word[..at], Some((piece.clone(), len))));
+            word = &word[at + name.len()..];
+        }
+    }
+
+    fn is_filled(&self, piece: &Piece) -> bool {
+        match piece {
+            Piece::Tag => self.is_cluster,
+            _ => self.literal == Literal::Nothing,
+        }
+    }
+
+    fn piece(&mut self, piece: Piece) {
+        if !self.text.is_empty() {
+            self.pieces.push(Piece::Text(std::mem::take(&mut self.text).into()));
+        }
+        self.pieces.push(piece);
+    }
+
+    fn end(mut self, requests: usize) -> Template {
+        if !self.text.is_empty() {
+            self.pieces.push(Piece::Text(self.text.into()));
+        }
+        Template { pieces: self.pieces, replies: u16::try_from(requests).unwrap_or(u16::MAX) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::keys::Keys;
+
+    fn written(commands: &[&str], literal: Literal, is_cluster: bool) -> String {
+        let words = |command: &&str| command.split(' ').map(str::to_owned).collect();
+        let requests: Vec<Vec<String>> = commands.iter().map(words).collect();
+        let template = Template::new(&requests, literal, is_cluster);
+        assert_eq!(usize::from(template.replies), commands.len());
+        let mut filler = Filler {
+            random: Random::new(1),
+            sampler: Sampler::new(Keys::Sequential, 3, 1, 1),
+            sizes: Sizes::Fixed(2),
+            values: Values::Random(b"abc".to_vec()),
+            expire: (60, 60),
+            last: 0,
+        };
+        let (mut out, occasion) = (Vec::new(), Occasion { now: Instant::from_nanos(5), tag: b"xyz" });
+        template.write(&mut filler, occasion, None, &mut out);
+        String::from_utf8(out).expect("text").replace("\r\n", " ")
+    }
+
+    #[test]
+    fn places_are_filled_in_and_lengths_are_right() {
+        let all = ["SET __key__ __data__ EX __expire__", "GET key:__again__"];
+        let expected = "*5 $3 SET $16 key:000000000001 $2 ab $2 EX $2 60 *2 $3 GET $16 key:000000000001 ";
+        assert_eq!(written(&all, Literal::Nothing, false), expected);
+        assert_eq!(
+            written(&["XADD s{tag}__new__:__time__"], Literal::Nothing, true),
+            "*2 $4 XADD $39 s{xyz}000000000004:00000000000000000005 "
+        );
+    }
+
+    #[test]
+    fn places_stay_text_where_redis_benchmark_leaves_them() {
+        assert_eq!(
+            written(&["GET {tag}__rand_int__"], Literal::Numbers, false),
+            "*2 $3 GET $17 {tag}__rand_int__ "
+        );
+    }
+
+    #[test]
+    fn drawn_numbers_are_noted_for_the_check_of_replies() {
+        let template = Template::new(
+            &[vec!["MGET".into(), "__key__".into(), "__key__".into()]],
+            Literal::Nothing,
+            false,
+        );
+        assert_eq!((template.numbers(), template.has_places()), (2, true));
+        assert!(!Template::fixed(b"PING\r\n", 1).has_places());
+    }
+}
