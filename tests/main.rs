@@ -11,6 +11,7 @@
 
 mod admin;
 mod administration;
+mod bench;
 mod clients;
 mod cluster;
 mod configuration;

@@ -1,5 +1,7 @@
 //! The flags of `shardis bench`. Those of redis-benchmark have its names and defaults.
 
+use crate::compare::{ROUNDS_MAX, ROUNDS_MIN};
+use crate::expect::Threshold;
 use crate::keys::Keys;
 use crate::sizes::Sizes;
 use crate::units;
@@ -27,6 +29,8 @@ pub struct BenchArgs {
     pub(crate) load: LoadArgs,
     #[command(flatten)]
     pub(crate) shape: ShapeArgs,
+    #[command(flatten)]
+    pub(crate) judge: JudgeArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
 
@@ -226,6 +230,28 @@ pub(crate) struct ShapeArgs {
     pub(crate) seed: u64,
 }
 
+/// Questions about the results.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = "Judgement")]
+pub(crate) struct JudgeArgs {
+    /// Threshold that must be kept, else the exit code is 3: p99<2ms, get:max<10ms, rate>9000, errors<0.1%
+    #[arg(long, value_name = "THRESHOLD")]
+    pub(crate) expect: Vec<Threshold>,
+
+    /// Search for the highest rate that keeps this threshold; each step takes -w and -T [default: 1s, 5s]
+    #[arg(long, value_name = "THRESHOLD", conflicts_with = "against")]
+    pub(crate) find_rate: Option<Threshold>,
+
+    /// Second server, measured in turns with the first; each turn takes -w and -T [default: 1s, 5s]
+    #[arg(long, value_name = "HOST:PORT")]
+    pub(crate) against: Option<String>,
+
+    /// Turns of each server with --against
+    #[arg(long, value_name = "ROUNDS", default_value_t = 10,
+        value_parser = clap::value_parser!(u32).range(i64::from(ROUNDS_MIN)..=i64::from(ROUNDS_MAX)))]
+    pub(crate) rounds: u32,
+}
+
 /// The results.
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Output")]
@@ -291,6 +317,25 @@ impl BenchArgs {
         if self.url().is_some() && self.words.len() > 1 {
             return Err(format!("{}: nothing is expected behind the address", self.words[1]));
         }
+        let is_single = self.judge.find_rate.is_none() && self.judge.against.is_none();
+        if !is_single
+            && (self.output.hdr_log.is_some() || self.output.plot.is_some() || self.output.html.is_some())
+        {
+            return Err(
+                "--hdr-log, --plot and --html show one run, not those of --find-rate or --against".to_owned()
+            );
+        }
+        if self.output.plot.as_ref().is_some_and(|path| path.extension().is_none_or(|end| end != "svg")) {
+            return Err("--plot: charts are drawn as SVG; name a file that ends in .svg".to_owned());
+        }
+        if self.load.cluster && (self.shape.workload.is_some() || self.shape.subscribers.is_some()) {
+            return Err(
+                "--cluster: workloads of YCSB and --subscribers need one server or a proxy".to_owned()
+            );
+        }
+        if self.judge.against.is_some() && (self.load.cluster || self.url().is_some()) {
+            return Err("--against compares two Redis servers, neither as --cluster".to_owned());
+        }
         Ok(())
     }
 
@@ -308,7 +353,10 @@ impl BenchArgs {
             || shape.subscribers.is_some();
         let is_written =
             self.output.hdr_log.is_some() || self.output.plot.is_some() || self.output.html.is_some();
-        !(is_shaped || is_written || shape.load || shape.verify || self.url().is_some())
+        let is_judged =
+            !self.judge.expect.is_empty() || self.judge.find_rate.is_some() || self.judge.against.is_some();
+        let is_written = is_written || self.output.json.is_some();
+        !(is_shaped || is_judged || is_written || shape.load || shape.verify || self.url().is_some())
     }
 
     /// The address of an HTTP target.

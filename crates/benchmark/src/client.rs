@@ -243,7 +243,9 @@ impl<F: Framing> Client<F> {
         };
         let time = payload.get(..TIME_DIGITS).and_then(|digits| std::str::from_utf8(digits).ok());
         match time.and_then(|digits| digits.parse().ok()) {
-            Some(nanos) => recorder.record(plan.workload.kinds.len() as u16, Instant::from_nanos(nanos), now),
+            Some(nanos) => {
+                recorder.record_delivery(plan.workload.kinds.len() as u16, Instant::from_nanos(nanos), now)
+            }
             None => recorder.note_wrong(now, "SUBSCRIBE", reply),
         }
         Ok(())

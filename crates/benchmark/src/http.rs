@@ -83,29 +83,27 @@ enum Body {
 
 impl Framing for Http {
     fn reply(&mut self, bytes: &[u8]) -> Result<Option<Reply>, String> {
-        loop {
-            let head = match &mut self.head {
-                Some(head) => head,
-                None => {
-                    let Some(head) = read_head(bytes)? else { return Ok(None) };
-                    self.head.insert(head)
-                }
-            };
-            let len = match &mut head.body {
-                Body::Len(len) => head.len.checked_add(*len).ok_or("a body too long")?,
-                Body::UntilEnd => return Ok(None),
-                Body::Chunked(at) => match chunks_end(bytes, at)? {
-                    Some(len) => len,
-                    None => return Ok(None),
-                },
-            };
-            if bytes.len() < len {
-                return Ok(None);
+        let head = match &mut self.head {
+            Some(head) => head,
+            None => {
+                let Some(head) = read_head(bytes)? else { return Ok(None) };
+                self.head.insert(head)
             }
-            let nature = head.nature;
-            self.head = None;
-            return Ok(Some(Reply { len, nature }));
+        };
+        let len = match &mut head.body {
+            Body::Len(len) => head.len.checked_add(*len).ok_or("a body too long")?,
+            Body::UntilEnd => return Ok(None),
+            Body::Chunked(at) => match chunks_end(bytes, at)? {
+                Some(len) => len,
+                None => return Ok(None),
+            },
+        };
+        if bytes.len() < len {
+            return Ok(None);
         }
+        let nature = head.nature;
+        self.head = None;
+        Ok(Some(Reply { len, nature }))
     }
 
     fn ends(&mut self, _bytes: &[u8]) -> bool {

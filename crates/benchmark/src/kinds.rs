@@ -114,13 +114,20 @@ fn words(request: &str, count: usize) -> Vec<String> {
 
 impl Kind {
     /// The kind that `name` names.
-    pub(crate) fn named(name: &str) -> Result<Kind, String> {
+    pub(crate) fn named(name: &str, is_cluster: bool) -> Result<Kind, String> {
         let (requests, check) = named(name)?;
-        Ok(Kind {
-            name: name.to_uppercase(),
-            template: Template::new(&requests, Literal::Nothing, false),
-            check,
-        })
+        Ok(Kind::of(&name.to_uppercase(), &requests, check, is_cluster))
+    }
+
+    /// A kind of these requests. In a cluster all keys of a request get one hash tag.
+    pub(crate) fn of(name: &str, requests: &[Vec<String>], check: Check, is_cluster: bool) -> Kind {
+        let tagged = |word: &String| word.replace("__key__", "key:__rand_int__").replace(":__", ":{tag}:__");
+        let words = |request: &Vec<String>| request.iter().map(tagged).collect();
+        let template = match is_cluster {
+            true => Template::new(&requests.iter().map(words).collect::<Vec<_>>(), Literal::Nothing, true),
+            false => Template::new(requests, Literal::Nothing, false),
+        };
+        Kind { name: name.to_owned(), template, check }
     }
 
     /// Whether a reply is right. Takes the numbers of the request's keys from `numbers`.
@@ -149,7 +156,7 @@ mod tests {
 
     fn is_right(kind: &str, reply: &str, numbers: &[u64]) -> bool {
         let mut numbers: VecDeque<u64> = numbers.iter().copied().collect();
-        Kind::named(kind).expect("known").is_right(reply.as_bytes(), &mut numbers, &Sizes::Fixed(3))
+        Kind::named(kind, false).expect("known").is_right(reply.as_bytes(), &mut numbers, &Sizes::Fixed(3))
     }
 
     #[test]

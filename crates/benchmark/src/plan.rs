@@ -222,13 +222,13 @@ mod tests {
 
     #[test]
     fn kinds_are_picked_by_weight() {
-        let mut workload = Workload::of(Kind::named("get").expect("known"));
-        workload.kinds = ["get", "set", "ping"].map(|name| Kind::named(name).expect("known")).to_vec();
+        let mut workload = Workload::of(Kind::named("get", false).expect("known"));
+        workload.kinds = ["get", "set", "ping"].map(|name| Kind::named(name, false).expect("known")).to_vec();
         workload.weights = vec![80, 95, 100];
         let (mut random, mut counts) = (Random::new(1), [0; 3]);
         (0..10_000).for_each(|_| counts[workload.pick(&mut random)] += 1);
         assert!(
-            counts.iter().zip([8000, 1500, 500]).all(|(&count, share)| (count - share as i32).abs() < 200),
+            counts.iter().zip([8000, 1500, 500]).all(|(&count, share)| (count - share).abs() < 200),
             "{counts:?}"
         );
     }

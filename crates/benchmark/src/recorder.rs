@@ -153,6 +153,13 @@ impl Recorder {
         self.current.kinds[usize::from(kind)].saturating_record(now.since(start).as_nanos() as u64);
     }
 
+    /// A message that was sent at `start` has reached a subscriber.
+    pub(crate) fn record_delivery(&mut self, kind: u16, start: Instant, now: Instant) {
+        if start >= self.from {
+            self.current.kinds[usize::from(kind)].saturating_record(now.since(start).as_nanos() as u64);
+        }
+    }
+
     /// A request was sent at `now` that should have been sent at `start`.
     #[inline]
     pub(crate) fn record_late(&mut self, start: Instant, now: Instant) {

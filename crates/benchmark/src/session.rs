@@ -13,7 +13,7 @@ use anyhow::Result;
 use std::io::Write;
 use std::process::ExitCode;
 
-const NO_KEEP_ALIVE: &str = "WARNING: keepalive disabled, you probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' for \
+const NO_KEEP_ALIVE: &str = "WARNING: Keepalive disabled. You probably need 'echo 1 > /proc/sys/net/ipv4/tcp_tw_reuse' for \
     Linux and 'sudo sysctl -w net.inet.tcp.msl=1000' for Mac OS X in order to use a lot of clients/requests";
 
 /// Runs all tests that `args` choose.
@@ -21,7 +21,7 @@ pub(crate) fn run(args: &BenchArgs, interrupt: &Interrupt) -> Result<ExitCode> {
     let server = Server::new(&args.server, args.load.enable_tracking)?;
     let mut session = Session::new(args, server)?;
     if args.load.keep_alive == 0 {
-        print(&format!("{NO_KEEP_ALIVE}\n"));
+        warn(NO_KEEP_ALIVE);
     }
     if args.load.idle {
         return session.idle(interrupt);
@@ -85,8 +85,12 @@ impl<'a> Session<'a> {
     fn idle(&self, interrupt: &Interrupt) -> Result<ExitCode> {
         let clients = self.args.load.clients;
         print(&format!("Creating {clients} idle connections and waiting forever (Ctrl+C when done)\n"));
-        let plan =
-            prepare::classic(self.args, &self.server, Kind::named("ping").expect("a kind"), self.threads);
+        let plan = prepare::classic(
+            self.args,
+            &self.server,
+            Kind::named("ping", false).expect("a kind"),
+            self.threads,
+        );
         debug_assert_eq!(plan.pace, Pace::Idle);
         execute(plan, interrupt, &mut |_| print(&format!("clients: {clients}\r")))?;
         Ok(ExitCode::SUCCESS)

@@ -5,6 +5,8 @@
 //! - `__rand_int__`: twelve digits, the number of a key by the distribution. redis-benchmark's word.
 //! - `__key__`: `key:__rand_int__`. memtier_benchmark's word.
 //! - `__again__`: the number of the last placeholder once more.
+//! - `__next__`: the number behind the last one.
+//! - `__digit__`: one digit, drawn evenly.
 //! - `__new__`: the number of a key that was not used before.
 //! - `__data__`, as a whole word: a value with a size by the distribution.
 //! - `__expire__`, as a whole word: seconds, drawn evenly from a range.
@@ -36,6 +38,8 @@ enum Piece {
     Text(Box<[u8]>),
     Number,
     Again,
+    Next,
+    Digit,
     New,
     Data,
     Expire,
@@ -44,9 +48,11 @@ enum Piece {
 }
 
 /// Placeholders inside of words, each with the bytes that it becomes.
-const PLACEHOLDERS: [(&str, Piece, usize); 5] = [
+const PLACEHOLDERS: [(&str, Piece, usize); 7] = [
     ("__rand_int__", Piece::Number, KEY_DIGITS),
     ("__again__", Piece::Again, KEY_DIGITS),
+    ("__next__", Piece::Next, KEY_DIGITS),
+    ("__digit__", Piece::Digit, 1),
     ("__new__", Piece::New, KEY_DIGITS),
     ("__time__", Piece::Time, TIME_DIGITS),
     ("{tag}", Piece::Tag, TAG_BYTES + 2),
@@ -117,6 +123,11 @@ impl Template {
                     digits::<KEY_DIGITS>(filler.last, out);
                 }
                 Piece::Again => digits::<KEY_DIGITS>(filler.last, out),
+                Piece::Next => {
+                    filler.last += 1;
+                    digits::<KEY_DIGITS>(filler.last, out);
+                }
+                Piece::Digit => out.push(b'0' + filler.random.below(10) as u8),
                 Piece::New => {
                     filler.last = filler.sampler.insert();
                     digits::<KEY_DIGITS>(filler.last, out);
@@ -143,6 +154,7 @@ impl Template {
     }
 
     /// Whether requests differ.
+    #[cfg(test)]
     pub(crate) fn has_places(&self) -> bool {
         self.pieces.iter().any(|piece| !matches!(piece, Piece::Text(_)))
     }
@@ -256,8 +268,9 @@ mod tests {
 
     #[test]
     fn places_are_filled_in_and_lengths_are_right() {
-        let all = ["SET __key__ __data__ EX __expire__", "GET key:__again__"];
-        let expected = "*5 $3 SET $16 key:000000000001 $2 ab $2 EX $2 60 *2 $3 GET $16 key:000000000001 ";
+        let all = ["SET __key__ __data__ EX __expire__", "MGET key:__again__ __next__"];
+        let expected = "*5 $3 SET $16 key:000000000001 $2 ab $2 EX $2 60 \
+                        *3 $4 MGET $16 key:000000000001 $12 000000000002 ";
         assert_eq!(written(&all, Literal::Nothing, false), expected);
         assert_eq!(
             written(&["XADD s{tag}__new__:__time__"], Literal::Nothing, true),

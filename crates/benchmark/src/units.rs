@@ -6,6 +6,7 @@ use std::time::Duration;
 pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     let digits = text.trim_end_matches(|letter: char| letter.is_ascii_alphabetic());
     let unit = match &text[digits.len()..] {
+        "ns" => 1e-9,
         "us" => 1e-6,
         "ms" => 1e-3,
         "" | "s" => 1.0,
@@ -20,7 +21,7 @@ pub(crate) fn duration(text: &str) -> Result<Duration, String> {
     Duration::try_from_secs_f64(seconds).map_err(|_| DURATION_FORMS.to_owned())
 }
 
-const DURATION_FORMS: &str = "write a time as 60, 60s, 500ms, 250us, 2m or 1h";
+const DURATION_FORMS: &str = "write a time as 60, 60s, 500ms, 250us, 9ns, 2m or 1h";
 const SECONDS_MAX: f64 = 366.0 * 86_400.0;
 
 /// Requests per second: a number above zero, `k` for thousand.

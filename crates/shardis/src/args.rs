@@ -413,15 +413,20 @@ fn serving_with_file(file: &Path, flags: &[OsString]) -> Result<Serving, ExitCod
 /// The words of `shardis bench` with the address of an HTTP target behind the flags, where clap wants it. Flags may follow it,
 /// unlike the words of a Redis command.
 fn with_address_last(words: &[OsString]) -> Vec<OsString> {
-    let program = std::iter::once(OsString::from("shardis"));
-    let parsed = Cli::try_parse_from(program.chain(words.iter().cloned()));
-    let Ok(Cli { command: Commands::Bench(args) }) = parsed else { return words.to_vec() };
-    let Some(address) = args.url().map(OsString::from) else { return words.to_vec() };
-    let mut words = words.to_vec();
-    if let Some(at) = words.iter().position(|word| *word == address) {
-        words[at..].rotate_left(1);
+    let address = |words: &[OsString]| {
+        let program = std::iter::once(OsString::from("shardis"));
+        match Cli::try_parse_from(program.chain(words.iter().cloned())) {
+            Ok(Cli { command: Commands::Bench(args) }) => args.url().map(OsString::from),
+            _ => None,
+        }
+    };
+    let mut rotated = words.to_vec();
+    let found = address(words).and_then(|address| words.iter().position(|word| *word == address));
+    if let Some(at) = found {
+        rotated[at..].rotate_left(1);
     }
-    words
+    // Words that are no flags behind the address are refused as they stand.
+    if address(&rotated).is_some() { rotated } else { words.to_vec() }
 }
 
 fn parse_words(words: &[OsString]) -> Result<Task, ExitCode> {
