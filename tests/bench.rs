@@ -272,3 +272,32 @@ fn bench_refuses_flags_that_contradict_each_other() {
         assert!(matches!(code, Some(1 | 2)) && stderr.contains(part), "{args:?}: {code:?} {stderr}");
     }
 }
+
+#[test]
+fn bench_sends_a_captured_monitor_output_again() {
+    let (server, folder) = (RedisServer::start(), Directory::new());
+    let lines: String = (0..300)
+        .map(|n| {
+            format!("17000.{n:06} [{} 10.0.0.{}:9] \"APPEND\" \"a\\x62\" \"{}\"\n", n % 2, n % 2, n % 10)
+        })
+        .collect();
+    let capture = folder.write("capture.txt", &format!("OK\n{lines}17001.0 [0 lua] \"INCR\" \"ab\"\n"));
+    let port = server.port.to_string();
+    let mut client = crate::harness::Client::connect(server.port);
+    for (speed, threads) in [("1", "1"), ("max", "2"), ("20", "2")] {
+        client.ask("FLUSHALL");
+        let flags = ["--replay", &capture, "--speed", speed, "--threads", threads, "-c", "2"];
+        let report = report(&[&["-p", &port], &flags[..]].concat());
+        assert_eq!(
+            (&report["requests"], &report["errors"]),
+            (&Value::from(300), &Value::from(0)),
+            "{report}"
+        );
+        // Each client has its database, and its requests keep their order.
+        let expected = |digits: &str| format!("$150\\r\\n{}\\r\\n", digits.repeat(30));
+        assert_eq!(client.ask("GET ab"), expected("02468"), "speed {speed}");
+        client.ask("SELECT 1");
+        assert_eq!(client.ask("GET ab"), expected("13579"), "speed {speed}");
+        client.ask("SELECT 0");
+    }
+}

@@ -3,6 +3,7 @@
 use crate::compare::{ROUNDS_MAX, ROUNDS_MIN};
 use crate::expect::Threshold;
 use crate::keys::Keys;
+use crate::plan::Speed;
 use crate::sizes::Sizes;
 use crate::units;
 use clap::{ArgAction, Args};
@@ -221,6 +222,15 @@ pub(crate) struct ShapeArgs {
     #[arg(long, value_name = "CHANNELS", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) channels: u32,
 
+    /// File with the output of MONITOR, whose requests are sent again; a client's requests stay on one connection
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["rate", "mix", "workload", "tests", "words", "subscribers", "cluster", "verify",
+        "reconnect_after", "find_rate"])]
+    pub(crate) replay: Option<PathBuf>,
+
+    /// Speed of the replay: a factor, or max for as fast as replies come
+    #[arg(long, value_name = "FACTOR|max", default_value = "1", value_parser = parse_speed)]
+    pub(crate) speed: Speed,
+
     /// Header line of an HTTP request
     #[arg(short = 'H', long, value_name = "NAME: VALUE", value_parser = parse_header)]
     pub(crate) header: Vec<String>,
@@ -302,6 +312,18 @@ fn parse_expire(text: &str) -> Result<(u64, u64), String> {
     units::range(text, EXPIRE_MAX)
 }
 
+fn parse_speed(text: &str) -> Result<Speed, String> {
+    let factor = text.parse::<f64>().ok().filter(|factor| *factor > 0.0 && *factor <= SPEED_MAX);
+    match (text, factor) {
+        ("max", _) => Ok(Speed::Max),
+        (_, Some(factor)) => Ok(Speed::Times(factor)),
+        _ => Err("write a factor above 0, or max".to_owned()),
+    }
+}
+
+/// A larger factor means max.
+const SPEED_MAX: f64 = 1e6;
+
 fn parse_header(text: &str) -> Result<String, String> {
     let is_line = text.contains(':') && !text.contains(['\r', '\n']);
     if is_line { Ok(text.to_owned()) } else { Err("write a header line as Name: value".to_owned()) }
@@ -350,7 +372,8 @@ impl BenchArgs {
             || shape.keys.is_some()
             || shape.expire.is_some()
             || shape.reconnect_after.is_some()
-            || shape.subscribers.is_some();
+            || shape.subscribers.is_some()
+            || shape.replay.is_some();
         let is_written =
             self.output.hdr_log.is_some() || self.output.plot.is_some() || self.output.html.is_some();
         let is_judged =

@@ -258,3 +258,120 @@ fn as_array(push: &[u8]) -> Option<reply::Elements<'_>> {
     let len = std::str::from_utf8(&push[..end - 2]).ok()?.parse().ok()?;
     Some(reply::elements_left(&push[end..], len))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::framing::Resp;
+    use crate::kinds::Kind;
+    use crate::plan::{Bounds, Connections, Pace, Protocol, Target, Workload};
+    use crate::recorder::Note;
+    use crate::template::Occasion;
+    use std::sync::mpsc::{Receiver, Sender, channel};
+    use std::time::Duration;
+
+    fn plan(kind: &str, verify: bool) -> Plan {
+        Plan {
+            protocol: Protocol::Resp,
+            target: Target { nodes: Vec::new(), tls: None },
+            workload: Workload { keyspace: 100, ..Workload::of(Kind::named(kind, false).expect("known")) },
+            connections: Connections {
+                count: 1,
+                threads: 1,
+                reconnect_after: None,
+                opening: Vec::new(),
+                opening_replies: 0,
+            },
+            pace: Pace::Closed,
+            replay: None,
+            bounds: Bounds { requests: None, warmup: Duration::ZERO, time: None },
+            verify,
+            stops_at_error: false,
+            interval: Duration::from_secs(1),
+            seed: 1,
+        }
+    }
+
+    /// A recorder that records from the beginning, and the ends of its channels.
+    fn recorder() -> (Recorder, Receiver<(u32, Note)>, Sender<Box<crate::recorder::Interval>>) {
+        let (notes, received) = channel();
+        let (spares, spares_received) = channel();
+        let mut recorder = Recorder::new(2, 0, notes, spares_received);
+        recorder.from = Instant::ZERO;
+        (recorder, received, spares)
+    }
+
+    const AT: Instant = Instant::from_nanos(1000);
+    const REQUEST: Sent = Sent { kind: 0, replies_left: 1, start: Instant::ZERO };
+
+    #[test]
+    fn a_request_in_the_steady_state_allocates_nothing() {
+        let plan = plan("get", true);
+        let (mut recorder, _notes, _spares) = recorder();
+        let (mut client, mut filler) = (Client::<Resp>::new(Role::Requests), plan.filler(0));
+        let (template, mut out) = (&plan.workload.kinds[0].template, Vec::new());
+        let mut round = |count: usize| {
+            for _ in 0..count {
+                out.clear();
+                let numbers = Some(&mut client.numbers);
+                template.write(&mut filler, Occasion { now: AT, tag: b"" }, numbers, &mut out);
+                client.in_flight.push_back(REQUEST);
+                let completed =
+                    [&b"$-"[..], b"1\r\n"].map(|piece| client.receive(piece, AT, &plan, &mut recorder));
+                assert_eq!(completed, [Ok(0), Ok(1)]);
+            }
+        };
+        round(10);
+        let counted = allocation_counter::measure(|| round(1000));
+        assert_eq!(counted.count_total, 0);
+        assert_eq!((recorder.counts().requests, recorder.counts().wrong), (1010, 0));
+    }
+
+    #[test]
+    fn replies_without_requests_are_a_fault() {
+        let (plan, (mut recorder, _notes, _spares)) = (plan("get", false), recorder());
+        let mut client = Client::<Resp>::new(Role::Requests);
+        assert!(client.receive(b"+OK\r\n", AT, &plan, &mut recorder).is_err());
+        assert!(Client::<Resp>::new(Role::Requests).receive(b"HTTP/1.1", AT, &plan, &mut recorder).is_err());
+    }
+
+    #[test]
+    fn an_opening_that_is_refused_ends_the_connection() {
+        let (plan, (mut recorder, _notes, _spares)) = (plan("get", false), recorder());
+        let mut client = Client::<Resp>::new(Role::Requests);
+        client.begin(2);
+        assert_eq!(client.receive(b"+OK\r\n", AT, &plan, &mut recorder), Ok(0));
+        assert_eq!(client.state, State::Opening);
+        let refused = client.receive(b"-WRONGPASS no\r\n", AT, &plan, &mut recorder);
+        assert_eq!(refused, Err("WRONGPASS no".to_owned()));
+    }
+
+    #[test]
+    fn a_lost_connection_gives_up_its_requests() {
+        let mut client = Client::<Resp>::new(Role::Requests);
+        client.in_flight.extend([REQUEST; 3]);
+        client.unsent.extend_from_slice(b"rest");
+        assert_eq!(client.end().count(), 3);
+        assert_eq!((client.state, client.unsent.len()), (State::Closed, 0));
+    }
+
+    #[test]
+    fn deliveries_are_timed_by_their_payload() {
+        let (plan, (mut recorder, notes, _spares)) = (plan("get", false), recorder());
+        let mut client = Client::<Resp>::new(Role::Subscriber);
+        client.begin(1);
+        let messages = [
+            "*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
+            "*3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$22\r\n00000000000000000400xx\r\n",
+            ">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$20\r\n00000000000000000900\r\n",
+        ];
+        let received = client.receive(messages.concat().as_bytes(), AT, &plan, &mut recorder);
+        assert_eq!((received, client.state), (Ok(0), State::Open));
+        recorder.end_interval();
+        let Ok((0, Note::Interval(interval))) = notes.try_recv() else { panic!("an interval") };
+        assert_eq!(
+            (interval.kinds[1].min(), interval.kinds[1].max(), interval.counts.requests),
+            (100, 600, 0)
+        );
+    }
+}

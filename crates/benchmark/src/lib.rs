@@ -43,6 +43,7 @@ mod shaped;
 mod sizes;
 mod target;
 mod template;
+mod trace;
 mod units;
 mod worker;
 

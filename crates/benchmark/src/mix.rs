@@ -2,6 +2,8 @@
 
 use crate::keys::{Keys, ZIPF_DEFAULT};
 use crate::kinds::{Check, Kind};
+use crate::template::Template;
+use crate::trace::Trace;
 
 /// Kinds with weights.
 #[derive(Clone, Debug)]
@@ -49,6 +51,17 @@ impl Mix {
     /// One kind.
     pub(crate) fn only(kind: Kind, is_cluster: bool) -> Result<Mix, String> {
         Ok(Mix::new(vec![(kind, 1)], None, Kind::named("set", is_cluster)?))
+    }
+
+    /// The commands of a trace, which has the requests themselves.
+    pub(crate) fn traced(trace: &Trace) -> Result<Mix, String> {
+        let kind = |name: &String| Kind {
+            name: name.clone(),
+            template: Template::fixed(b"", 1),
+            check: Check::Anything,
+        };
+        let kinds = trace.names.iter().map(|name| (kind(name), 1)).collect();
+        Ok(Mix::new(kinds, None, Kind::named("set", false)?))
     }
 
     /// YCSB's workload `ycsb-a` to `ycsb-f`. A record is a hash of ten fields, and has a place in one sorted set.

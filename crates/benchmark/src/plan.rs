@@ -5,8 +5,10 @@ use crate::kinds::Kind;
 use crate::random::Random;
 use crate::sizes::{Sizes, Values};
 use crate::template::Filler;
+use crate::trace::Trace;
 use driver::Connector;
 use loadgen::schedule::{Arrivals, Schedule};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -18,6 +20,7 @@ pub(crate) struct Plan {
     pub(crate) workload: Workload,
     pub(crate) connections: Connections,
     pub(crate) pace: Pace,
+    pub(crate) replay: Option<Replay>,
     pub(crate) bounds: Bounds,
     /// Whether each reply is checked.
     pub(crate) verify: bool,
@@ -100,8 +103,26 @@ pub(crate) enum Pace {
         /// Time in which the rate grows from zero.
         growth: Duration,
     },
+    /// As in a trace.
+    Traced,
     /// Never.
     Idle,
+}
+
+/// A trace that is sent again.
+#[derive(Clone, Debug)]
+pub(crate) struct Replay {
+    pub(crate) trace: Arc<Trace>,
+    pub(crate) speed: Speed,
+}
+
+/// The speed of a replay.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Speed {
+    /// The speed of the capture, times this.
+    Times(f64),
+    /// In the order of the capture, as fast as replies come.
+    Max,
 }
 
 /// The end of a run.
@@ -225,7 +246,7 @@ mod tests {
         let mut workload = Workload::of(Kind::named("get", false).expect("known"));
         workload.kinds = ["get", "set", "ping"].map(|name| Kind::named(name, false).expect("known")).to_vec();
         workload.weights = vec![80, 95, 100];
-        let (mut random, mut counts) = (Random::new(1), [0; 3]);
+        let (mut random, mut counts) = (Random::new(1), [0i32; 3]);
         (0..10_000).for_each(|_| counts[workload.pick(&mut random)] += 1);
         assert!(
             counts.iter().zip([8000, 1500, 500]).all(|(&count, share)| (count - share).abs() < 200),

@@ -5,12 +5,14 @@ use crate::http;
 use crate::keys::Keys;
 use crate::kinds::{Check, Kind};
 use crate::mix::Mix;
-use crate::plan::{Bounds, Connections, Pace, Plan, Protocol, PubSub, Workload};
+use crate::plan::{Bounds, Connections, Pace, Plan, Protocol, PubSub, Replay, Workload};
 use crate::target::Server;
 use crate::template::{Literal, TIME_DIGITS, Template};
+use crate::trace::Trace;
 use anyhow::{Context, Result};
 use loadgen::schedule::Arrivals;
 use std::io::Read;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Requests of a run, if nothing else bounds it: redis-benchmark's default.
@@ -51,6 +53,7 @@ pub(crate) fn classic(args: &BenchArgs, server: &Server, kind: Kind, threads: u3
         workload,
         connections: connections(args, server, threads),
         pace: if load.idle { Pace::Idle } else { Pace::Closed },
+        replay: None,
         bounds: Bounds {
             requests: Some(load.requests.unwrap_or(REQUESTS_DEFAULT)),
             warmup: Duration::ZERO,
@@ -66,7 +69,11 @@ pub(crate) fn classic(args: &BenchArgs, server: &Server, kind: Kind, threads: u3
 /// The plan of a run that redis-benchmark does not know, and its keys.
 pub(crate) fn shaped(args: &BenchArgs, server: &Server) -> Result<(Plan, Mix), String> {
     let (load, shape) = (&args.load, &args.shape);
-    let mix = mix(args)?;
+    let replay = replay(args)?;
+    let mix = match &replay {
+        Some(replay) => Mix::traced(&replay.trace)?,
+        None => mix(args)?,
+    };
     let is_open = shape.rate.is_some() || args.judge.find_rate.is_some();
     let is_http = args.url().is_some();
     let is_repeated = args.judge.find_rate.is_some() || args.judge.against.is_some();
@@ -76,7 +83,8 @@ pub(crate) fn shaped(args: &BenchArgs, server: &Server) -> Result<(Plan, Mix), S
         () => (Duration::ZERO, None),
     };
     let time = shape.time.or(time);
-    let requests = load.requests.or(time.is_none().then_some(REQUESTS_DEFAULT));
+    let default = replay.as_ref().map_or(REQUESTS_DEFAULT, |replay| replay.trace.entries.len() as u64);
+    let requests = load.requests.or(time.is_none().then_some(default));
     let pubsub = shape.subscribers.map(|subscribers| PubSub { subscribers, channels: shape.channels });
     let keyspace =
         pubsub.map_or(load.keyspace.unwrap_or(KEYSPACE_DEFAULT), |pubsub| u64::from(pubsub.channels));
@@ -92,6 +100,7 @@ pub(crate) fn shaped(args: &BenchArgs, server: &Server) -> Result<(Plan, Mix), S
     };
     let arrivals = if shape.arrivals == "poisson" { Arrivals::Poisson } else { Arrivals::Even };
     let pace = match shape.rate {
+        _ if replay.is_some() => Pace::Traced,
         Some(rate) => Pace::Open { rate, arrivals, growth: shape.growth.unwrap_or_default() },
         None => Pace::Closed,
     };
@@ -101,6 +110,7 @@ pub(crate) fn shaped(args: &BenchArgs, server: &Server) -> Result<(Plan, Mix), S
         workload,
         connections: connections(args, server, load.threads.unwrap_or(1)),
         pace,
+        replay,
         bounds: Bounds { requests, warmup: shape.warmup.unwrap_or(warmup), time },
         verify: shape.verify,
         stops_at_error: false,
@@ -109,6 +119,26 @@ pub(crate) fn shaped(args: &BenchArgs, server: &Server) -> Result<(Plan, Mix), S
     };
     Ok((plan, mix))
 }
+
+/// The trace that `args` name.
+fn replay(args: &BenchArgs) -> Result<Option<Replay>, String> {
+    let Some(path) = &args.shape.replay else { return Ok(None) };
+    let wrong = |error: &dyn std::fmt::Display| format!("--replay {}: {error}", path.display());
+    let mut text = Vec::new();
+    let file = std::fs::File::open(path).map_err(|error| wrong(&error))?;
+    file.take(TRACE_BYTES_MAX + 1).read_to_end(&mut text).map_err(|error| wrong(&error))?;
+    if text.len() as u64 > TRACE_BYTES_MAX {
+        return Err(wrong(&format!("a trace of more than {TRACE_BYTES_MAX} bytes")));
+    }
+    let trace = Arc::new(Trace::parse(&text));
+    if trace.entries.is_empty() {
+        return Err(wrong(&"no line is a request as MONITOR writes it"));
+    }
+    Ok(Some(Replay { trace, speed: args.shape.speed }))
+}
+
+/// Bytes of a trace.
+const TRACE_BYTES_MAX: u64 = 4 << 30;
 
 /// The requests that `args` ask for.
 fn mix(args: &BenchArgs) -> Result<Mix, String> {

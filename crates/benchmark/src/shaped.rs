@@ -232,6 +232,7 @@ fn describe(server: &Server, plan: &Plan) -> String {
             format!("open loop at {rate}/s ({gaps})")
         }
         Pace::Closed => "closed loop".to_owned(),
+        Pace::Traced => "replay of a trace".to_owned(),
         Pace::Idle => "idle".to_owned(),
     };
     let bound = match (plan.bounds.time, plan.bounds.requests) {

@@ -16,7 +16,7 @@
 use crate::cluster::TAG_BYTES;
 use crate::keys::Sampler;
 use crate::random::Random;
-use crate::sizes::{Sizes, Values, write_digits};
+use crate::sizes::{Sizes, Values, key_digits, write_digits};
 use resp::encode;
 use std::collections::VecDeque;
 use stdx::Instant;
@@ -120,19 +120,23 @@ impl Template {
                     if let Some(numbers) = &mut numbers {
                         numbers.push_back(filler.last);
                     }
-                    digits::<KEY_DIGITS>(filler.last, out);
+                    out.extend_from_slice(&key_digits(filler.last));
                 }
-                Piece::Again => digits::<KEY_DIGITS>(filler.last, out),
+                Piece::Again => out.extend_from_slice(&key_digits(filler.last)),
                 Piece::Next => {
                     filler.last += 1;
-                    digits::<KEY_DIGITS>(filler.last, out);
+                    out.extend_from_slice(&key_digits(filler.last));
                 }
                 Piece::Digit => out.push(b'0' + filler.random.below(10) as u8),
                 Piece::New => {
                     filler.last = filler.sampler.insert();
-                    digits::<KEY_DIGITS>(filler.last, out);
+                    out.extend_from_slice(&key_digits(filler.last));
                 }
-                Piece::Time => digits::<TIME_DIGITS>(occasion.now.as_nanos(), out),
+                Piece::Time => {
+                    let mut digits = [0; TIME_DIGITS];
+                    write_digits(occasion.now.as_nanos(), &mut digits);
+                    out.extend_from_slice(&digits);
+                }
                 Piece::Tag => {
                     out.push(b'{');
                     out.extend_from_slice(occasion.tag);
@@ -146,6 +150,28 @@ impl Template {
                 }
             }
         }
+    }
+
+    /// The same template with its values filled in, if all are the same. Requests are then written in fewer pieces.
+    pub(crate) fn settled(&self, sizes: &Sizes, values: &Values) -> Template {
+        let (Sizes::Fixed(len), Values::Random(_)) = (sizes, values) else { return self.clone() };
+        let (mut pieces, mut text) = (Vec::new(), Vec::new());
+        for piece in &self.pieces {
+            match piece {
+                Piece::Text(bytes) => text.extend_from_slice(bytes),
+                Piece::Data => {
+                    let mut value = Vec::new();
+                    values.write(0, *len, &mut value);
+                    encode::bulk(&mut text, &value);
+                }
+                place => {
+                    pieces.push(Piece::Text(std::mem::take(&mut text).into()));
+                    pieces.push(place.clone());
+                }
+            }
+        }
+        pieces.push(Piece::Text(text.into()));
+        Template { pieces, replies: self.replies }
     }
 
     /// Keys by number that a request has.
@@ -169,12 +195,6 @@ impl Filler {
         self.values.write(self.last, len, out);
         out.extend_from_slice(b"\r\n");
     }
-}
-
-fn digits<const LEN: usize>(number: u64, out: &mut Vec<u8>) {
-    let mut digits = [0; LEN];
-    write_digits(number, &mut digits);
-    out.extend_from_slice(&digits);
 }
 
 struct Builder {
@@ -276,6 +296,26 @@ mod tests {
             written(&["XADD s{tag}__new__:__time__"], Literal::Nothing, true),
             "*2 $4 XADD $39 s{xyz}000000000004:00000000000000000005 "
         );
+    }
+
+    #[test]
+    fn settled_templates_write_the_same_requests() {
+        let words = ["MSET", "__key__", "__data__", "__key__", "__data__"].map(str::to_owned);
+        let template = Template::new(&[words.to_vec()], Literal::Nothing, false);
+        let (sizes, values) = (Sizes::Fixed(2), Values::Random(b"abc".to_vec()));
+        let settled = template.settled(&sizes, &values);
+        assert!(settled.pieces.len() < template.pieces.len());
+        let write = |template: &Template| {
+            let (sampler, sizes, values) =
+                (Sampler::new(Keys::Uniform, 9, 0, 1), sizes.clone(), values.clone());
+            let random = Random::new(1);
+            let mut filler = Filler { random, sampler, sizes, values, expire: (1, 1), last: 0 };
+            let mut out = Vec::new();
+            template.write(&mut filler, Occasion { now: Instant::ZERO, tag: b"" }, None, &mut out);
+            out
+        };
+        assert_eq!(write(&settled), write(&template));
+        assert_eq!(template.settled(&sizes, &Values::Stamped).pieces, template.pieces);
     }
 
     #[test]

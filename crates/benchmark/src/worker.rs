@@ -8,15 +8,18 @@
 //! In the open loop a request counts from its intended start. A connection carries as many requests at once as `-P` permits. While
 //! all are full, starts wait, and their latency grows: nothing is left out.
 
+mod replay;
+
 use crate::client::{Client, Role, Sent, State};
 use crate::framing::Framing;
 use crate::plan::{Pace, Plan, Shared};
 use crate::recorder::{Note, Recorder};
-use crate::template::{Filler, Occasion};
+use crate::template::{Filler, Occasion, Template};
 use anyhow::{Context, Result, anyhow, bail};
 use driver::{Driver, Event};
 use loadgen::clock::Clock;
 use loadgen::schedule::Schedule;
+use replay::Position;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::mpsc::Receiver;
@@ -39,8 +42,12 @@ pub(crate) struct Worker<F> {
     /// Connections to be opened again, each with its time.
     down: VecDeque<(Instant, u32)>,
     filler: Filler,
+    /// Templates of the workload, by kind.
+    templates: Vec<Template>,
     recorder: Recorder,
     starts: Option<Starts>,
+    /// The place in a trace that is sent again.
+    position: Option<Position>,
     /// Nothing starts from here on.
     end: Instant,
     /// The current interval ends here.
@@ -104,7 +111,11 @@ impl<F: Framing> Worker<F> {
         let subscribers = plan.workload.pubsub.map_or(0, |pubsub| pubsub.subscribers);
         let requesting = (0..count(plan.connections.count)).map(|_| Client::<F>::new(Role::Requests));
         let listening = (0..count(subscribers)).map(|_| Client::<F>::new(Role::Subscriber));
+        let filler = plan.filler(thread);
+        let kinds = plan.workload.kinds.iter();
+        let templates = kinds.map(|kind| kind.template.settled(&filler.sizes, &filler.values)).collect();
         let mut worker = Worker {
+            templates,
             shared: ties.shared,
             thread,
             clock: ties.clock,
@@ -113,9 +124,10 @@ impl<F: Framing> Worker<F> {
             ready: VecDeque::new(),
             ready_since: Instant::NEVER,
             down: VecDeque::new(),
-            filler: plan.filler(thread),
+            filler,
             recorder: ties.recorder,
             starts: None,
+            position: None,
             end: Instant::NEVER,
             interval_ends: Instant::NEVER,
             in_flight: 0,
@@ -198,6 +210,11 @@ impl<F: Framing> Worker<F> {
             let next = begin + schedule.next_start();
             Starts { schedule, origin: begin, next }
         });
+        let connections = &self.plan.connections;
+        self.position =
+            self.plan.replay.as_ref().map(|replay| {
+                Position::new(replay, self.thread, connections.threads, connections.count, begin)
+            });
         (0..self.clients.len() as u32).try_for_each(|index| self.proceed(index, begin))
     }
 
@@ -241,7 +258,8 @@ impl<F: Framing> Worker<F> {
             .as_ref()
             .filter(|_| !self.ready.is_empty())
             .map_or(Instant::NEVER, |starts| starts.next);
-        let until_start = start.since(now);
+        let traced = self.position.as_ref().map_or(Instant::NEVER, Position::due);
+        let until_start = start.min(traced).since(now);
         if until_start < SPIN_WITHIN {
             return Duration::ZERO;
         }
@@ -320,9 +338,13 @@ impl<F: Framing> Worker<F> {
             return Ok(());
         }
         match plan.pace {
-            Pace::Idle => Ok(()),
-            Pace::Closed if client.in_flight.is_empty() => self.send_batch(index, now),
-            Pace::Closed => Ok(()),
+            Pace::Idle | Pace::Traced => Ok(()),
+            Pace::Closed => {
+                if client.in_flight.is_empty() {
+                    self.send_batch(index, now);
+                }
+                Ok(())
+            }
             Pace::Open { .. } => {
                 if !client.is_listed && client.in_flight.len() < plan.workload.depth.1 {
                     client.is_listed = true;
@@ -343,74 +365,100 @@ impl<F: Framing> Worker<F> {
     }
 
     /// Closed loop: the next requests of a connection, unless the end has come.
-    fn send_batch(&mut self, index: u32, now: Instant) -> Result<()> {
+    fn send_batch(&mut self, index: u32, now: Instant) {
         if now >= self.end || !self.shared.has_more() {
-            return Ok(());
+            return;
         }
         let (min, max) = self.plan.workload.depth;
         let depth =
             if min == max { max } else { min + self.filler.random.below((max - min) as u64 + 1) as usize };
         let count = if now < self.recorder.from { depth as u64 } else { self.shared.take(depth as u64) };
-        self.send(index, count, now, now);
-        Ok(())
+        self.batch.clear();
+        (0..count).for_each(|_| self.add(index, now, now));
+        if count > 0 {
+            self.write_batch(index, now);
+        }
     }
 
-    /// Open loop: starts all requests whose time has come, as far as connections can take them.
+    /// Open loop: starts all requests whose time has come, as far as connections can take them. Requests that are due at once leave in
+    /// one write, as many as one connection can take.
     #[inline]
     fn send_due(&mut self) -> Result<()> {
-        while let Some(starts) = &mut self.starts {
-            if self.ready.is_empty() {
-                return Ok(());
-            }
+        if self.position.is_some() {
+            return self.send_replayed();
+        }
+        while self.starts.is_some() && !self.ready.is_empty() {
             // The time is read anew: the last send took a while, and the next may be due by now.
             let now = self.clock.now();
-            if starts.next > now || starts.next >= self.end || !self.shared.has_more() {
+            if !self.is_due(now) {
                 return Ok(());
             }
-            let start = starts.next;
-            starts.advance();
             let Some(index) = self.ready.pop_front() else { return Ok(()) };
             let client = &mut self.clients[index as usize];
             client.is_listed = false;
             if client.state != State::Open {
                 continue;
             }
-            if start >= self.recorder.from && self.shared.take(1) == 0 {
-                return Ok(());
+            let mut room = self.plan.workload.depth.1 - client.in_flight.len();
+            self.batch.clear();
+            while room > 0 && self.is_due(now) {
+                room -= 1;
+                self.start_one(index, now);
             }
-            if start >= self.ready_since {
-                self.recorder.record_late(start, now);
-            }
-            self.send(index, 1, start, now);
+            self.write_batch(index, now);
             self.proceed(index, now)?;
         }
         Ok(())
     }
 
-    /// Sends `count` requests, whose latency counts from `start`.
+    /// Whether the next start of the schedule has come.
     #[inline]
-    fn send(&mut self, index: u32, count: u64, start: Instant, now: Instant) {
+    fn is_due(&self, now: Instant) -> bool {
+        let next = self.starts.as_ref().map_or(Instant::NEVER, |starts| starts.next);
+        next <= now && next < self.end && self.shared.has_more()
+    }
+
+    /// Adds the request of the next start to the batch.
+    #[inline]
+    fn start_one(&mut self, index: u32, now: Instant) {
+        let Some(starts) = &mut self.starts else { return };
+        let start = starts.next;
+        starts.advance();
+        if start >= self.recorder.from && self.shared.take(1) == 0 {
+            return;
+        }
+        if start >= self.ready_since {
+            self.recorder.record_late(start, now);
+        }
+        self.add(index, start, now);
+    }
+
+    /// Adds a request to the batch, whose latency counts from `start`.
+    #[inline]
+    fn add(&mut self, index: u32, start: Instant, now: Instant) {
         let node = if self.plan.target.nodes.len() > 1 { self.node(index) } else { 0 };
         let tags = &self.plan.target.nodes[node].tags;
         let client = &mut self.clients[index as usize];
-        self.batch.clear();
-        for _ in 0..count {
-            let kind = self.plan.workload.pick(&mut self.filler.random);
-            let template = &self.plan.workload.kinds[kind].template;
-            let tag: &[u8] = if tags.is_empty() {
-                &[]
-            } else {
-                &tags[self.filler.random.below(tags.len() as u64) as usize]
-            };
-            let numbers = self.plan.verify.then_some(&mut client.numbers);
-            template.write(&mut self.filler, Occasion { now, tag }, numbers, &mut self.batch);
-            client.in_flight.push_back(Sent { kind: kind as u16, replies_left: template.replies, start });
-        }
-        self.in_flight += count;
-        client.served += count;
-        if start >= self.recorder.from {
+        let kind = self.plan.workload.pick(&mut self.filler.random);
+        let template = &self.templates[kind];
+        let tag: &[u8] = match tags.len() as u64 {
+            0 => &[],
+            count => &tags[self.filler.random.below(count) as usize],
+        };
+        let numbers = self.plan.verify.then_some(&mut client.numbers);
+        template.write(&mut self.filler, Occasion { now, tag }, numbers, &mut self.batch);
+        client.in_flight.push_back(Sent { kind: kind as u16, replies_left: template.replies, start });
+        client.served += 1;
+        self.in_flight += 1;
+    }
+
+    /// Sends the batch.
+    #[inline]
+    fn write_batch(&mut self, index: u32, now: Instant) {
+        if now >= self.recorder.from {
             self.recorder.counts().sent_bytes += self.batch.len() as u64;
         }
+        let client = &mut self.clients[index as usize];
         let id = Id { index, generation: client.generation };
         // The next event reports an error.
         let sent = if client.unsent.is_empty() { self.driver.send(id, &self.batch).unwrap_or(0) } else { 0 };
@@ -456,16 +504,18 @@ impl<F: Framing> Worker<F> {
         if self.plan.pace == Pace::Idle {
             return !self.shared.has_more();
         }
-        let has_starts = match &self.starts {
-            Some(starts) => starts.next < self.end,
-            None => now < self.end,
+        let has_starts = match (&self.starts, &self.position) {
+            (Some(starts), _) => starts.next < self.end,
+            (None, Some(position)) => now < self.end && position.has_more(),
+            (None, None) => now < self.end,
         };
         self.in_flight == 0 && !(has_starts && self.shared.has_more())
     }
 
     /// Requests that should have been sent or answered by now.
     fn unanswered(&mut self) -> u64 {
-        let mut count = self.in_flight;
+        let left = self.position.as_ref().map_or(0, Position::left);
+        let mut count = self.in_flight + if self.end == Instant::NEVER { 0 } else { left };
         if self.end == Instant::NEVER || !self.shared.has_more() {
             return count;
         }
