@@ -36,7 +36,12 @@ pub(crate) fn by_percentile(outcome: &Outcome) -> Result<String> {
         );
     }
     let nines = lines.iter().flat_map(|(_, line)| line).map(|(nines, _)| *nines).fold(1.0, f64::max);
-    let label = |nines: &f64| format!("{}%", 100.0 - 100.0 / 10f64.powf(*nines));
+    // Between whole nines, percentages have too many digits to be read.
+    let is_whole = |nines: f64| (nines - nines.round()).abs() < 1e-6;
+    let label = |nines: &f64| match is_whole(*nines) {
+        true => format!("{}%", 100.0 - 100.0 / 10f64.powi(nines.round() as i32)),
+        false => String::new(),
+    };
     draw("Latency by percentile", "ms", &lines, nines, &label)
 }
 
