@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// The most files that one include with wildcards may name.
 const GLOB_MAX: usize = import::FILES_MAX;
 /// Flags that name nodes.
-const NODES: [&str; 3] = ["nodes", "cluster", "sentinel"];
+const NODES: [&str; 4] = ["nodes", "cluster", "sentinel", "rack"];
 
 /// The services that `document`, the file of `kind` at `path`, describes together with `words` of the command line.
 pub(super) fn load(

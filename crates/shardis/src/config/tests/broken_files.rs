@@ -220,7 +220,7 @@ pub(super) const BROKEN: &[(&str, &[&str])] = &[
         &[r#"2:21: master "b": the name is given twice; each shard has a name of its own"#],
     ),
     ("node-user = \"x\"\nnodes=[\"a:1\"]", &["1:1: node-user needs node-auth or node-auth-file as well"]),
-    (r#"node-auth-file = "/x""#, &["1:1: node-auth-file needs nodes, cluster or sentinel as well"]),
+    (r#"node-auth-file = "/x""#, &["1:1: node-auth-file needs nodes, cluster, sentinel or rack as well"]),
     ("node-tls = true", &["1:1: node-tls: there are no nodes; name them with nodes"]),
     ("tls-port = 6390", &["1:12: tls-port 6390 needs tls-cert-file and tls-key-file"]),
     (
