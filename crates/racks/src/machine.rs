@@ -61,6 +61,8 @@ pub struct Machine {
     pub(crate) met: Vec<u64>,
     /// Keys that are being copied.
     pub(crate) locks: HashSet<Key>,
+    /// Bytes of requests in flight.
+    pub(crate) held_bytes: usize,
     /// Looks in flight that are no part of a client's request.
     pub(crate) looks: usize,
     /// A write of all keys waits until no key is locked.
@@ -91,6 +93,7 @@ impl Machine {
             tasks: BTreeMap::new(),
             met: Vec::new(),
             locks: HashSet::new(),
+            held_bytes: 0,
             looks: 0,
             is_flush_waiting: false,
             journal,
@@ -459,3 +462,6 @@ fn trust(settings: &Settings, kept: &mut [Kept], journal: &mut Journal) -> Optio
     journal.push(Record::Standing { rack, stale: Stale::No });
     Some(rack)
 }
+
+#[cfg(test)]
+mod tests;

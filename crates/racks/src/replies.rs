@@ -194,6 +194,7 @@ impl Machine {
             self.tasks.insert(number, Task::Request(Box::new(request)));
             return;
         }
+        self.held_bytes -= request.work.bytes.len();
         if request.effect.is_some() {
             request.work.keys.iter().for_each(|key| _ = self.locks.remove(key));
         }

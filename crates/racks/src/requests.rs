@@ -15,6 +15,8 @@ use stdx::Id;
 
 /// Tasks in flight. At the limit, workers wait.
 const TASKS_MAX: usize = 20_000;
+/// Bytes of requests in flight. At the limit, workers wait; one request alone may be larger.
+pub(crate) const HELD_BYTES_MAX: usize = 64 << 20;
 
 /// The request has to wait: for a key that is being copied, or for room.
 pub(crate) struct Stall;
@@ -120,7 +122,9 @@ impl Machine {
 
     /// Begins with `work`, unless it has to wait.
     fn begin(&mut self, id: Id, client: &mut Client, work: Work) -> Result<(), Stall> {
-        if self.tasks.len() >= TASKS_MAX || work.keys.iter().any(|key| self.locks.contains(key)) {
+        let has_room = self.held_bytes == 0 || self.held_bytes + work.bytes.len() <= HELD_BYTES_MAX;
+        if !has_room || self.tasks.len() >= TASKS_MAX || work.keys.iter().any(|key| self.locks.contains(key))
+        {
             return Err(Stall);
         }
         if work.class == Class::Flush && !self.locks.is_empty() {
@@ -153,6 +157,7 @@ impl Machine {
     fn send(&mut self, mut asked: Asked, rack: Option<usize>) {
         let number = self.next_task;
         self.next_task += 1;
+        self.held_bytes += asked.work.bytes.len();
         match asked.work.class {
             Class::Write | Class::Flush => self.send_write(number, &mut asked),
             Class::Effect => self.send_effect(number, &mut asked),
