@@ -577,6 +577,7 @@ impl ProxyArgs {
     /// Lines that describe the service to the operator at the start.
     pub(crate) fn describe(&self, topology: &Topology) -> Vec<String> {
         let mut lines = self.describe_shards(topology);
+        lines.extend(self.store.racks.describe());
         lines.extend(self.like.map(|like| format!("defaults are those of {}", like.name())));
         lines
     }

@@ -165,6 +165,19 @@ impl RackArgs {
         })
     }
 
+    /// A line about the racks, if there are any.
+    pub(crate) fn describe(&self) -> Option<String> {
+        let local = self.rack.get(self.local().ok()?)?;
+        let names: Vec<String> = self.rack.iter().map(|rack| rack.rack.to_string()).collect();
+        let (read, write) = (self.read_consistency, self.write_consistency);
+        let count = names.len();
+        let names = names.join(" ");
+        Some(format!(
+            "a copy in each of {count} racks: {names} (local: {}; reads {read}, writes {write})",
+            local.rack
+        ))
+    }
+
     /// The shards as the nodes of a topology, and their distribution, if tokens decide it. They have the names and weights of
     /// the local rack's nodes.
     pub(crate) fn nodes(&self) -> Result<(Vec<NodeSpec>, Option<Distribution>), String> {
@@ -219,6 +232,8 @@ mod tests {
         let pool = args.pool(&Credentials::default(), Duration::from_secs(1)).expect("valid").expect("racks");
         let shard = |one, other| vec![NodeSpec::tcp("h", one).address, NodeSpec::tcp("h", other).address];
         assert_eq!((pool.shards, pool.settings.local), (vec![shard(1, 3), shard(2, 4)], 1));
+        let line = "a copy in each of 2 racks: d/a d/b (local: d/b; reads DC_ONE, writes DC_ONE)";
+        assert_eq!(args.describe().as_deref(), Some(line));
         let (nodes, distribution) = args.nodes().expect("valid");
         let names: Vec<String> = nodes.iter().map(NodeSpec::label).collect();
         assert_eq!((names, distribution), (vec!["h:3".to_owned(), "h:4".to_owned()], None));
