@@ -12,6 +12,7 @@
 use crate::wall_clock::{WallClock, unix_ms};
 use anyhow::{Context, Result};
 use driver::{Driver, Event};
+use lua::LuaInterpreter;
 use resp::Request;
 use resp::request::{RequestLimits, Scanned, Scanner, Span};
 use std::collections::HashMap;
@@ -34,6 +35,8 @@ pub(crate) struct EmbeddedSettings {
     pub policy: EvictionPolicy,
     /// Decides how keys are spread inside.
     pub seed: u64,
+    /// Longest time of a script.
+    pub script_time_max: Duration,
 }
 
 /// The shards of this process: stores, or copies in racks.
@@ -71,29 +74,36 @@ fn open_door(shard: u32, settings: &EmbeddedSettings) -> Result<Door> {
     let (sender, inbox) = mpsc::channel();
     let memory_max = settings.memory_max.map(|bytes| bytes / settings.shards as usize);
     let seed = settings.seed.wrapping_add(u64::from(shard));
-    let store = Store::new(StoreSettings { seed, memory_max, policy: settings.policy });
-    let thread = StoreThread {
-        store,
-        driver,
-        inbox,
-        conns: Slab::default(),
-        by_caller: HashMap::new(),
-        pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
-        args: Vec::new(),
-        to_flush: Vec::new(),
-    };
+    let store_settings = StoreSettings { seed, memory_max, policy: settings.policy };
+    let script_time_max = settings.script_time_max;
+    // The store is made on its thread, which its interpreter of scripts cannot leave.
     let run = move || {
+        let mut store = Store::new(store_settings);
+        store.set_interpreter(Box::new(LuaInterpreter::new(script_time_max, lua::MEMORY_BYTES_MAX)));
+        let thread = StoreThread {
+            store,
+            driver,
+            inbox,
+            conns: Slab::default(),
+            by_caller: HashMap::new(),
+            pool: BufferPool::new(SPARE_BUFFERS_MAX, SPARE_BUFFER_BYTES_MAX),
+            args: Vec::new(),
+            to_flush: Vec::new(),
+        };
         if let Err(error) = thread.run() {
             error!(shard, %error, "store failed");
         }
     };
-    std::thread::Builder::new().name(format!("store-{shard}")).spawn(run).context("starting a store")?;
+    let thread = std::thread::Builder::new().name(format!("store-{shard}")).stack_size(STACK_BYTES);
+    thread.spawn(run).context("starting a store")?;
     Ok(Box::new(move |stream| {
         sender.send(stream).map_err(|_| io::Error::other("the store has stopped"))?;
         waker.wake()
     }))
 }
 
+/// Room for the recursion of scripts: nested data and patterns, whose depth is bounded.
+const STACK_BYTES: usize = 16 << 20;
 /// Keys whose time is over are looked for this often.
 const WORK_EVERY: Duration = Duration::from_millis(10);
 /// An idle store looks less often.

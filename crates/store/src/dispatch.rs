@@ -1,9 +1,9 @@
 //! The table of commands.
 
 use crate::commands::{
-    bitfield, bits, blocking, config, connection, dump, expiry, generic, geo, hashes, hyperloglogs, info,
-    lcs, lists, monitor, pubsub, scan, set_algebra, sets, sort, stream_groups, stream_info, streams, strings,
-    transactions, zset_algebra, zset_ranges, zsets,
+    bitfield, bits, blocking, config, connection, dump, expiry, functions, generic, geo, hashes,
+    hyperloglogs, info, lcs, lists, monitor, pubsub, scan, scripts, set_algebra, sets, sort, stream_groups,
+    stream_info, streams, strings, transactions, zset_algebra, zset_ranges, zsets,
 };
 use crate::rows::{OnKeys, OnStore, Row, Run};
 
@@ -53,10 +53,18 @@ pub(crate) static ROWS: &[Row] = &[
     calls("wait", 3, blocking::wait),
     row("slowlog", -2, monitor::slowlog),
     row("latency", -2, monitor::latency),
-    row("script", -2, monitor::script),
-    row("function", -2, monitor::function),
+    row("time", 1, monitor::time),
     row("module", -2, monitor::module),
     row("config", -2, config::config),
+    // Scripts and functions.
+    calls("eval", -3, scripts::eval),
+    calls("eval_ro", -3, scripts::eval_ro),
+    calls("evalsha", -3, scripts::evalsha),
+    calls("evalsha_ro", -3, scripts::evalsha_ro),
+    calls("script", -2, scripts::script),
+    calls("fcall", -3, functions::fcall),
+    calls("fcall_ro", -3, functions::fcall_ro),
+    calls("function", -2, functions::function),
     // Transactions.
     calls("multi", 1, transactions::multi),
     calls("exec", 1, transactions::exec),
@@ -278,6 +286,6 @@ mod tests {
             let found = index.find(name.to_uppercase().as_bytes()).expect(name);
             assert_eq!(found.name, name);
         }
-        assert!(index.find(b"eval").is_none() && index.find(&[b'g'; 1_000]).is_none());
+        assert!(index.find(b"vadd").is_none() && index.find(&[b'g'; 1_000]).is_none());
     }
 }

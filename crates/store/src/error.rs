@@ -251,7 +251,7 @@ impl Error {
     }
 
     /// Names end at their first NUL, as in C.
-    fn named(parts: &[&[u8]]) -> Error {
+    pub(crate) fn named(parts: &[&[u8]]) -> Error {
         let until_nul = |part: &&[u8]| part.split(|&byte| byte == 0).next().unwrap_or_default().to_vec();
         Error::Named(parts.iter().flat_map(until_nul).collect())
     }

@@ -31,7 +31,7 @@
 //! to notifications. `waiting.rs` collects their replies and pushes. After the request they are ready as [`Delivery`].
 //!
 //! **Must not know** the proxy, IO, a clock or a thread. Time is an argument, randomness comes from the seed, and the store
-//! saves nothing. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's
+//! saves nothing. It knows no language of scripts but the trait [`Interpreter`]. Of our crates it depends on `command` (for the trait [`command::Evaluator`]), `resp` and `stdx`. The root's
 //! `clippy.toml` forbids clocks, threads and sockets.
 
 mod args;
@@ -51,6 +51,7 @@ mod replies;
 mod requests;
 mod rows;
 mod scratch;
+mod scripting;
 mod stats;
 mod store;
 mod table;
@@ -65,5 +66,6 @@ pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
 pub use scratch::Scratch;
+pub use scripting::{Allowed, Entry, Interpreter, LibraryFunction, ScriptFlags, ScriptRun, is_function_name};
 pub use store::{Ran, Store, StoreSettings};
 pub use waiting::Delivery;

@@ -1,7 +1,7 @@
 //! The bounds of the store and the assumptions of its account of memory, for docs/store.md. They come from the constants that
 //! the code uses, so the page cannot differ from them.
 
-use crate::commands::{scan, sets};
+use crate::commands::{functions, scan, scripts, sets};
 use crate::values::{hash, list, set, text, value, zset};
 use crate::{database, keyspace, store, table};
 
@@ -71,6 +71,21 @@ fn bounds() -> Vec<Limit> {
             "keys that LRU policies compare",
             format!("{}", database::LRU_SAMPLES),
             "the one goes that was not used for longest; `volatile-ttl` compares all",
+        ),
+        limit(
+            "scripts that EVAL left compiled",
+            format!("{}", scripts::EVALUATED_MAX),
+            "the one goes that was not used for longest, as in Redis 7.4; EVALSHA is then answered with NOSCRIPT",
+        ),
+        limit(
+            "all compiled scripts",
+            format!("{}, of {} MB", scripts::CACHED_MAX, scripts::CACHED_BYTES_MAX >> 20),
+            "the same, scripts of SCRIPT LOAD last",
+        ),
+        limit(
+            "libraries of functions",
+            format!("{}, of {} MB", functions::LIBRARIES_MAX, functions::LIBRARY_BYTES_MAX >> 20),
+            "FUNCTION LOAD is refused",
         ),
     ]
 }

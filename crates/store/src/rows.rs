@@ -127,6 +127,26 @@ static SUBCOMMANDS: &[Container] = &[
             ("help", 2),
         ],
     ),
+    (
+        "script",
+        "SCRIPT",
+        &[("debug", 3), ("exists", -3), ("flush", -2), ("kill", 2), ("load", 3), ("help", 2)],
+    ),
+    (
+        "function",
+        "FUNCTION",
+        &[
+            ("load", -3),
+            ("delete", 3),
+            ("list", -2),
+            ("dump", 2),
+            ("restore", -3),
+            ("flush", -2),
+            ("stats", 2),
+            ("kill", 2),
+            ("help", 2),
+        ],
+    ),
     ("config", "CONFIG", &[("get", -3), ("set", -4), ("help", 2)]),
 ];
 

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use crate::caller_id::CallerId;
 use crate::callers::Callers;
 use crate::channels::Channels;
+use crate::commands::scripts::Scripts;
 use crate::formats::double::Doubles;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;
@@ -45,6 +46,9 @@ pub struct Store {
     /// Format of doubles in replies.
     pub(crate) doubles: Doubles,
     pub(crate) index: Index,
+    pub(crate) scripts: Scripts,
+    /// A script runs: messages to its own client follow its reply.
+    pub(crate) is_in_script: bool,
 }
 
 impl Store {
@@ -61,6 +65,8 @@ impl Store {
             is_in_transaction: false,
             doubles: Doubles::default(),
             index: Index::new(rows, settings.seed),
+            scripts: Scripts::default(),
+            is_in_script: false,
         }
     }
 

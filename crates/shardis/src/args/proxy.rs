@@ -538,7 +538,8 @@ impl ProxyArgs {
     pub(crate) fn embedded(&self, seed: u64) -> Option<EmbeddedSettings> {
         let (shards, memory_max, policy) =
             (self.store.store_shards, self.store.store_memory, self.store.store_policy);
-        (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed })
+        let script_time_max = Duration::from_millis(self.store.lua_time_limit);
+        (!self.has_nodes()).then_some(EmbeddedSettings { shards, memory_max, policy, seed, script_time_max })
     }
 
     /// The racks, if there are any.

@@ -24,4 +24,9 @@ pub(crate) struct StoreArgs {
     /// Eviction policy of in-memory shards, by Redis's names: noeviction, allkeys-lru, volatile-ttl, …
     #[arg(long, value_name = "POLICY", default_value = "noeviction", value_parser = EvictionPolicy::from_str)]
     pub(super) store_policy: EvictionPolicy,
+
+    /// Time limit of a script or function in a shard in memory, in milliseconds. The script is then ended with an error; its
+    /// writes so far remain
+    #[arg(long, value_name = "MS", default_value_t = 5_000, value_parser = clap::value_parser!(u64).range(1..=3_600_000))]
+    pub(super) lua_time_limit: u64,
 }

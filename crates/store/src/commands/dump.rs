@@ -138,7 +138,7 @@ pub(crate) fn restore(keyspace: &mut Keyspace, request: &Request<'_>, out: &mut 
 }
 
 /// The payload without version and checksum, if both are valid.
-fn body(payload: &[u8], version_max: u16) -> Option<&[u8]> {
+pub(crate) fn body(payload: &[u8], version_max: u16) -> Option<&[u8]> {
     let (checked, checksum) = payload.split_last_chunk::<CHECKSUM_BYTES>()?;
     let (body, version) = checked.split_last_chunk::<VERSION_BYTES>()?;
     let is_known = u16::from_le_bytes(*version) <= version_max;

@@ -74,6 +74,12 @@ fn memory(store: &Store, text: &mut String) {
     push(text, format_args!("used_memory:{}", keyspace.memory_used()));
     push(text, format_args!("maxmemory:{memory_max}"));
     push(text, format_args!("maxmemory_policy:{}", keyspace.policy.name()));
+    let scripts = &store.scripts;
+    let used = scripts.interpreter.as_ref().map_or(0, |interpreter| interpreter.memory_used());
+    push(text, format_args!("used_memory_lua:{used}"));
+    push(text, format_args!("number_of_cached_scripts:{}", scripts.len()));
+    push(text, format_args!("number_of_functions:{}", scripts.libraries.functions()));
+    push(text, format_args!("number_of_libraries:{}", scripts.libraries.len()));
 }
 
 fn stats(store: &Store, text: &mut String) {

@@ -1,4 +1,4 @@
-//! Questions of people and tools about the server itself. A store has no slow log, no latency monitor and no scripts. Its
+//! Questions of people and tools about the server itself. A store has no slow log and no latency monitor. Its
 //! replies are those of a Redis without entries.
 
 use resp::Request;
@@ -67,26 +67,11 @@ fn stats(keyspace: &Keyspace, out: &mut Reply) {
     }
 }
 
-/// SCRIPT: the store has no scripts, and loads none.
-pub(crate) fn script(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    match request.arg(1) {
-        word if is(word, "EXISTS") => {
-            out.array(request.len() - 2);
-            (2..request.len()).for_each(|_| out.integer(0));
-        }
-        word if is(word, "FLUSH") => out.simple(b"OK"),
-        word => return Err(Error::not_here(&[b"script|", word].concat())),
-    }
-    Ok(())
-}
-
-/// FUNCTION: the store has no functions, and loads none.
-pub(crate) fn function(_: &mut Keyspace, request: &Request<'_>, out: &mut Reply) -> Done {
-    match request.arg(1) {
-        word if is(word, "LIST") => out.array(0),
-        word if is(word, "FLUSH") => out.simple(b"OK"),
-        word => return Err(Error::not_here(&[b"function|", word].concat())),
-    }
+/// TIME, for scripts and transactions: the time of the request, as exactly as the store knows it.
+pub(crate) fn time(keyspace: &mut Keyspace, _: &Request<'_>, out: &mut Reply) -> Done {
+    out.array(2);
+    out.bulk(itoa::Buffer::new().format(keyspace.now_ms / 1_000).as_bytes());
+    out.bulk(itoa::Buffer::new().format(keyspace.now_ms % 1_000 * 1_000).as_bytes());
     Ok(())
 }
 
@@ -117,6 +102,7 @@ mod tests {
             ("SCRIPT EXISTS a b", "*2 :0 :0"),
             ("SCRIPT FLUSH", "+OK"),
             ("FUNCTION LIST", "*0"),
+            ("TIME", "*2 $4 1000 $1 0"),
             ("MODULE LIST", "*0"),
             ("MEMORY PURGE", "+OK"),
             ("MEMORY nosuch", "-ERR unknown subcommand 'nosuch'. Try MEMORY HELP."),

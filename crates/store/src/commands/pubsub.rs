@@ -104,7 +104,8 @@ fn write_change(word: &str, name: Option<&[u8]>, count: usize, out: &mut Reply) 
 }
 
 pub(crate) fn publish(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    let receivers = store.publish(Some((caller, out)), Kind::Channel, request.arg(1), request.arg(2));
+    let running = (!store.is_in_script).then_some((caller, &mut *out));
+    let receivers = store.publish(running, Kind::Channel, request.arg(1), request.arg(2));
     out.integer(receivers as i64);
     Ok(())
 }

@@ -205,7 +205,7 @@ const COMPRESSED: u8 = 0xc3;
 
 /// Reads a value with its type byte in front. Bytes behind the value are ignored.
 pub(crate) fn read(bytes: &[u8], keyspace: &Keyspace) -> Option<Value> {
-    let mut reader = Reader { bytes };
+    let mut reader = Reader::new(bytes);
     let value = match reader.byte()? {
         TEXT => Value::Text(reader.text()?),
         LIST => {
@@ -300,6 +300,14 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
+    pub(crate) fn new(bytes: &'a [u8]) -> Reader<'a> {
+        Reader { bytes }
+    }
+
+    pub(crate) fn is_at_end(&self) -> bool {
+        self.bytes.is_empty()
+    }
+
     fn take(&mut self, len: usize) -> Option<&'a [u8]> {
         let (taken, rest) = self.bytes.split_at_checked(len)?;
         self.bytes = rest;
