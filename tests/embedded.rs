@@ -48,19 +48,69 @@ fn replicas_are_waited_for_in_vain() {
 #[test]
 fn unsupported_commands_are_refused_by_name() {
     let (_proxy, mut client) = embedded(&[]);
-    let refusal = client.command(&[b"EVAL", b"return 1", b"1", b"s"]);
+    let refusal = client.command(&[b"VADD", b"s", b"VALUES", b"1", b"1", b"e"]);
     let text =
-        "-ERR command 'eval' is not in the embedded store (start redis-servers and name them with --nodes)";
+        "-ERR command 'vadd' is not in the embedded store (start redis-servers and name them with --nodes)";
     assert_eq!(show(&refusal), show(format!("{text}\r\n").as_bytes()));
     assert_eq!(client.ask("PING"), r"+PONG\r\n");
+}
+
+#[test]
+fn scripts_run_where_their_keys_are() {
+    let (_proxy, mut client) = embedded(&["--workers=2"]);
+    let script = b"redis.call('SET', KEYS[1], ARGV[1]) return {KEYS[2], redis.call('GET', KEYS[1])}";
+    let reply = client.command(&[b"EVAL", script, b"2", b"{job}:a", b"{job}:b", b"v"]);
+    assert_eq!(show(&reply), r"*2\r\n$7\r\n{job}:b\r\n$1\r\nv\r\n");
+    assert_eq!(client.ask("GET {job}:a"), r"$1\r\nv\r\n");
+    let sha = client.command(&[b"SCRIPT", b"LOAD", b"return redis.call('INCR', KEYS[1])"]);
+    let sha = resp::reply::as_bulk(&sha).expect("a name").to_vec();
+    for key in [&b"a"[..], b"b", b"c", b"d", b"e"] {
+        assert_eq!(client.command(&[b"EVALSHA", &sha, b"1", key]), b":1\r\n");
+    }
+    let library = b"#!lua name=lib\nredis.register_function('set_to', function(k, a) return redis.call('SET', k[1], a[1]) end)";
+    assert_eq!(show(&client.command(&[b"FUNCTION", b"LOAD", library])), r"$3\r\nlib\r\n");
+    for key in ["f", "g", "h", "i"] {
+        assert_eq!(client.ask(&format!("FCALL set_to 1 {key} x")), r"+OK\r\n");
+    }
+    let refusal = client.command(&[b"EVAL", b"return 1", b"2", b"a", b"b"]);
+    assert!(refusal.starts_with(b"-CROSSSLOT"), "{}", show(&refusal));
+}
+
+#[test]
+fn an_endless_script_ends_and_the_shard_serves_on() {
+    let (_proxy, mut client) = embedded(&["--lua-time-limit=50", "--store-shards=1"]);
+    let reply =
+        client.command(&[b"EVAL", b"while true do pcall(redis.call, 'INCR', KEYS[1]) end", b"1", b"n"]);
+    assert!(show(&reply).contains("script ran longer than the limit and was ended"), "{}", show(&reply));
+    assert!(client.ask("GET n").starts_with('$'));
+}
+
+#[test]
+fn shards_in_memory_look_like_one_redis() {
+    let (_proxy, mut client) = embedded(&["--workers=2"]);
+    assert_eq!(client.ask("SADD a 1 2 3"), r":3\r\n");
+    assert_eq!(client.ask("SADD b 3 4"), r":2\r\n");
+    assert_eq!(client.ask("SINTERSTORE c a b"), r":1\r\n");
+    assert_eq!(client.ask("SADD k:{tag}:x 1"), r":1\r\n");
+    for line in ["MULTI", "SET a1 1", "SET b1 2", "SET c1 3", "SET d1 4"] {
+        client.ask(line);
+    }
+    assert_eq!(client.ask("EXEC"), r"*4\r\n+OK\r\n+OK\r\n+OK\r\n+OK\r\n");
+    let (_strict, mut strict) = embedded(&["--cross-shard=refuse", "--transactions=one-shard"]);
+    strict.ask("SADD a 1 2 3");
+    strict.ask("SADD b 3 4");
+    let refused = ["a", "b", "c", "d"]
+        .iter()
+        .any(|key| strict.ask(&format!("SINTERSTORE x{key} {key} a b c d")).contains("CROSSSLOT"));
+    assert!(refused, "explicit flags win");
 }
 
 #[test]
 fn transactions_and_waits_are_answered_as_by_redis() {
     let node = RedisServer::reference();
     let (proxy, _client) = embedded(&["--workers=2"]);
-    // There are no scripts, and nothing is saved.
-    let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("EVAL") || line.contains("SAVE"));
+    // Nothing is saved.
+    let lacks = |scene: &&[&str]| scene.iter().any(|line| line.contains("SAVE"));
     for scene in SCENES.iter().filter(|scene| !lacks(scene)) {
         let clients = [Client::connect(proxy.port), Client::connect(proxy.port)];
         play(scene, [node.connect().into(), node.connect().into()], clients);

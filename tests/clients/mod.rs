@@ -57,7 +57,9 @@ tests! {
         ; ioredis_takes_shards_for_one_redis: "node" "ioredis" Emulate AS_ONE
         ; upstash_redis_works_over_http: "node" "upstash-redis" Http HTTP
         ; bullmq_does_a_thousand_jobs: "node" "bullmq" Nodes QUEUE
-        ; bullmq_is_told_that_the_store_has_no_scripts: "node" "bullmq" Store QUEUE
+        ; ioredis_takes_the_store_for_one_redis: "node" "ioredis" StoreAsOne AS_ONE
+        ; bullmq_does_a_thousand_jobs_over_the_store: "node" "bullmq" StoreAsOne JOBS
+        ; bullmq_does_a_thousand_jobs_over_one_store: "node" "bullmq" OneStore JOBS
     }
     java {
         jedis: "java" "jedis",
@@ -79,10 +81,17 @@ tests! {
         ; celery_does_a_thousand_jobs: "python-queues" "celery" Nodes QUEUE
         ; rq_does_two_hundred_jobs: "python-queues" "rq" Emulate QUEUE
         ; redis_py_takes_shards_for_one_redis: "python" "redis-py" Emulate AS_ONE
+        ; redis_py_takes_the_store_for_one_redis: "python" "redis-py" StoreAsOne AS_ONE
+        ; celery_does_a_thousand_jobs_over_the_store: "python-queues" "celery" StoreAsOne JOBS
+        ; celery_does_a_thousand_jobs_over_one_store: "python-queues" "celery" OneStore JOBS
+        ; rq_does_two_hundred_jobs_over_the_store: "python-queues" "rq" StoreAsOne JOBS
+        ; rq_does_two_hundred_jobs_over_one_store: "python-queues" "rq" OneStore JOBS
     }
     ruby {
         ; redis_rb_takes_shards_for_one_redis: "ruby" "redis-rb" Emulate AS_ONE
         ; sidekiq_does_a_thousand_jobs: "ruby" "sidekiq" Emulate QUEUE
+        ; sidekiq_does_a_thousand_jobs_over_the_store: "ruby" "sidekiq" StoreAsOne JOBS
+        ; sidekiq_does_a_thousand_jobs_over_one_store: "ruby" "sidekiq" OneStore JOBS
     }
     rust {
         redis_rs: "rust" "redis-rs",
@@ -103,8 +112,12 @@ enum Setup {
     Nodes,
     /// The same, which cut all connections whenever the program asks for a restart.
     Faults,
-    /// Shards in the proxy's own memory.
+    /// Shards in the proxy's own memory, which show their borders as nodes do.
     Store,
+    /// Shards in the proxy's own memory, by its defaults, which make them look like one Redis.
+    StoreAsOne,
+    /// One shard in the proxy's own memory.
+    OneStore,
     /// Four redis-servers that look like one: no command is refused because of several shards.
     Emulate,
     /// Four redis-servers, and a client that speaks HTTP.
@@ -118,7 +131,7 @@ impl Setup {
             Setup::Nodes => "nodes",
             Setup::Faults => "faults",
             Setup::Store => "store",
-            Setup::Emulate => "emulate",
+            Setup::Emulate | Setup::StoreAsOne | Setup::OneStore => "emulate",
             Setup::Http => "http",
         }
     }
@@ -126,7 +139,9 @@ impl Setup {
     /// Flags that it takes.
     fn flags(self) -> &'static [&'static str] {
         match self {
-            Setup::Nodes | Setup::Faults | Setup::Store | Setup::Http => &[],
+            Setup::Nodes | Setup::Faults | Setup::StoreAsOne | Setup::Http => &[],
+            Setup::Store => &["--transactions=one-shard", "--cross-shard=refuse"],
+            Setup::OneStore => &["--store-shards=1"],
             Setup::Emulate => &["--transactions=per-shard", "--cross-shard=emulate"],
         }
     }
@@ -152,6 +167,9 @@ const RUEIDIS: Expected = Expected { checks: verdict::RUEIDIS_CHECKS, flags: &[]
 /// Writes of a job queue, whose keys may have a hash tag in front.
 const QUEUE: Expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &["--tag-rule={}"] };
 
+/// The same over shards in memory, which find that tag by themselves.
+const JOBS: Expected = Expected { checks: verdict::QUEUE_CHECKS, flags: &[] };
+
 /// Runs the program of `library`. A test fails with all its output unless it ends well.
 fn run(language: &str, launcher: &str, library: &str, setup: Setup) {
     run_with(language, launcher, library, setup, &ALL);
@@ -165,8 +183,8 @@ fn run_with(language: &str, launcher: &str, library: &str, setup: Setup, expecte
     command.args([library, &served.port().to_string(), setup.name()]);
     let mut program = Program::start(command);
     let ended = program.listen(|| match setup {
-        Setup::Nodes | Setup::Store | Setup::Emulate | Setup::Http => served.restart(),
         Setup::Faults => served.cut(),
+        _ => served.restart(),
     });
     let problems = match ended {
         Ok(code) => verdict::problems(expected.checks, program.lines(), code),
@@ -214,7 +232,7 @@ impl Served {
             Setup::Nodes | Setup::Faults | Setup::Emulate | Setup::Http => {
                 (0..NODES).map(|_| RedisServer::start()).collect()
             }
-            Setup::Store => Vec::new(),
+            Setup::Store | Setup::StoreAsOne | Setup::OneStore => Vec::new(),
         };
         let http_port = (setup == Setup::Http).then(free_port);
         let http = http_port.map(|port| format!("--http-port={port}"));

@@ -119,7 +119,7 @@ fn option_integer(args: &Args<'_>, at: usize, value: &mut i64, min: i64, max: i6
     if !args.is_absent(at) {
         let new = args.integer(at)?;
         if !(min..=max).contains(&new) {
-            return Err(args.bad(at, &format!("expected integer between {min} and {max}")));
+            return Err(args.bad(at, format!("expected integer between {min} and {max}")));
         }
         *value = new;
     }

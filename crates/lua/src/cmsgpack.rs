@@ -5,6 +5,7 @@ use mlua::{Lua, LuaString, MultiValue, Table, Value};
 use crate::args::Args;
 use crate::limits::{BYTES_AT_ONCE_MAX, VALUES_AT_ONCE_MAX, out_of_memory};
 use crate::raise::failure;
+use crate::state;
 
 /// Adds all functions to `table`.
 pub(crate) fn install(lua: &Lua, table: &Table) -> mlua::Result<()> {
@@ -30,13 +31,19 @@ fn pack(lua: &Lua, args: MultiValue) -> mlua::Result<LuaString> {
         return Err(Args::new(lua, args).bad(0, "MessagePack pack needs input."));
     }
     let mut out = Vec::new();
+    let mut values = 0;
+    let mut look = || state::count(lua, &mut values);
     for value in &args {
-        encode(&mut out, value, 0)?;
+        encode(&mut out, value, 0, &mut look)?;
     }
     lua.create_string(&out)
 }
 
-fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+/// Ends the script when its time is over.
+type Look<'a> = &'a mut dyn FnMut() -> mlua::Result<()>;
+
+fn encode(out: &mut Vec<u8>, value: &Value, depth: usize, look: Look<'_>) -> mlua::Result<()> {
+    look()?;
     if out.len() > BYTES_AT_ONCE_MAX {
         return Err(out_of_memory());
     }
@@ -45,7 +52,7 @@ fn encode(out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
         Value::Boolean(flag) => out.push(if *flag { 0xc3 } else { 0xc2 }),
         Value::Integer(number) => encode_integer(out, *number),
         Value::Number(number) => encode_number(out, *number),
-        Value::Table(table) if depth < DEPTH_MAX => encode_table(out, table, depth)?,
+        Value::Table(table) if depth < DEPTH_MAX => encode_table(out, table, depth, look)?,
         _ => out.push(0xc0),
     }
     Ok(())
@@ -80,7 +87,7 @@ fn encode_number(out: &mut Vec<u8>, number: f64) {
 
 fn encode_integer(out: &mut Vec<u8>, number: i64) {
     match number {
-        0..=127 | -32..=-1 => out.push(number as u8),
+        -32..=127 => out.push(number as u8),
         128..=0xff => header(out, 0xcc, &[number as u8]),
         0x100..=0xffff => header(out, 0xcd, &(number as u16).to_be_bytes()),
         0x1_0000..=0xffff_ffff => header(out, 0xce, &(number as u32).to_be_bytes()),
@@ -101,7 +108,7 @@ fn encode_len(out: &mut Vec<u8>, len: usize, short: u8, kind: u8) {
     }
 }
 
-fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
+fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize, look: Look<'_>) -> mlua::Result<()> {
     let (mut max, mut count, mut is_array) = (0.0_f64, 0_usize, true);
     table.for_each(|key: Value, value: Value| {
         _ = value;
@@ -117,13 +124,13 @@ fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<
     })?;
     if is_array && max == count as f64 {
         encode_len(out, count, 0x90, 0xdc);
-        return (1..=count).try_for_each(|index| encode(out, &table.raw_get(index)?, depth + 1));
+        return (1..=count).try_for_each(|index| encode(out, &table.raw_get(index)?, depth + 1, look));
     }
     encode_len(out, count, 0x80, 0xde);
     for pair in table.pairs::<Value, Value>() {
         let (key, value) = pair?;
-        encode(out, &key, depth + 1)?;
-        encode(out, &value, depth + 1)?;
+        encode(out, &key, depth + 1, look)?;
+        encode(out, &value, depth + 1, look)?;
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ use mlua::{Lua, Table, Value};
 use crate::args::{number_text, truncated};
 use crate::limits::{BYTES_AT_ONCE_MAX, REPLY_DEPTH_MAX, out_of_memory};
 use crate::raise::{error_table, with_code};
+use crate::state;
 
 /// The value of a reply, as `redis.call` returns it.
 pub(crate) fn value_of(lua: &Lua, reply: &[u8]) -> mlua::Result<Value> {
@@ -134,33 +135,11 @@ pub(crate) struct Protocols {
     pub(crate) script_resp3: bool,
 }
 
-/// Appends a value as a reply.
-pub(crate) fn write(
-    out: &mut Vec<u8>,
-    value: &Value,
+/// A value of a script on its way to a reply.
+pub(crate) struct Writer<'l> {
+    lua: &'l Lua,
     protocols: Protocols,
-    depth: usize,
-) -> mlua::Result<()> {
-    if out.len() > BYTES_AT_ONCE_MAX {
-        return Err(out_of_memory());
-    }
-    if depth > REPLY_DEPTH_MAX {
-        out.extend_from_slice(b"-ERR reached lua stack limit\r\n");
-        return Ok(());
-    }
-    match value {
-        Value::String(text) => bulk(out, &text.as_bytes()),
-        Value::Boolean(flag) if protocols.script_resp3 => match (protocols.client_resp3, flag) {
-            (true, flag) => out.extend_from_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
-            (false, flag) => out.extend_from_slice(if *flag { b":1\r\n" } else { b":0\r\n" }),
-        },
-        Value::Boolean(true) => out.extend_from_slice(b":1\r\n"),
-        Value::Integer(number) => line(out, b':', itoa::Buffer::new().format(*number).as_bytes()),
-        Value::Number(number) => line(out, b':', itoa::Buffer::new().format(truncated(*number)).as_bytes()),
-        Value::Table(table) => write_table(out, table, protocols, depth)?,
-        _ => out.extend_from_slice(if protocols.client_resp3 { b"_\r\n" } else { b"$-1\r\n" }),
-    }
-    Ok(())
+    values: u32,
 }
 
 fn line(out: &mut Vec<u8>, kind: u8, text: &[u8]) {
@@ -186,54 +165,6 @@ pub(crate) fn write_error(out: &mut Vec<u8>, text: &[u8]) {
     line(out, b'-', &until_nul[..end]);
 }
 
-fn write_table(out: &mut Vec<u8>, table: &Table, protocols: Protocols, depth: usize) -> mlua::Result<()> {
-    if let Value::String(text) = table.raw_get("err")? {
-        write_error(out, &text.as_bytes());
-        return Ok(());
-    }
-    if let Value::String(text) = table.raw_get("ok")? {
-        let text = text.as_bytes();
-        line(out, b'+', text.split(|&byte| byte == 0).next().unwrap_or_default());
-        return Ok(());
-    }
-    let double = match table.raw_get("double")? {
-        Value::Integer(number) => Some(number as f64),
-        Value::Number(number) => Some(number),
-        _ => None,
-    };
-    if let Some(double) = double {
-        let text = number_text(double, 17);
-        match protocols.client_resp3 {
-            true => line(out, b',', &text),
-            false => bulk(out, &text),
-        }
-        return Ok(());
-    }
-    if let Value::String(text) = table.raw_get("big_number")? {
-        let text: Vec<u8> =
-            text.as_bytes().iter().map(|&byte| if b"\r\n".contains(&byte) { b' ' } else { byte }).collect();
-        match protocols.client_resp3 {
-            true => line(out, b'(', &text),
-            false => bulk(out, &text),
-        }
-        return Ok(());
-    }
-    if let Value::Table(verbatim) = table.raw_get("verbatim_string")?
-        && let (Value::String(format), Value::String(text)) =
-            (verbatim.raw_get("format")?, verbatim.raw_get("string")?)
-    {
-        write_verbatim(out, &format.as_bytes(), &text.as_bytes(), protocols);
-        return Ok(());
-    }
-    if let Value::Table(map) = table.raw_get("map")? {
-        return write_map(out, &map, protocols, depth);
-    }
-    if let Value::Table(set) = table.raw_get("set")? {
-        return write_set(out, &set, protocols, depth);
-    }
-    write_array(out, table, protocols, depth)
-}
-
 fn write_verbatim(out: &mut Vec<u8>, format: &[u8], text: &[u8], protocols: Protocols) {
     if !protocols.client_resp3 {
         return bulk(out, text);
@@ -248,50 +179,135 @@ fn write_verbatim(out: &mut Vec<u8>, format: &[u8], text: &[u8], protocols: Prot
     out.extend_from_slice(b"\r\n");
 }
 
-fn write_map(out: &mut Vec<u8>, map: &Table, protocols: Protocols, depth: usize) -> mlua::Result<()> {
-    let (mut body, mut len) = (Vec::new(), 0);
-    for pair in map.pairs::<Value, Value>() {
-        let (key, value) = pair?;
-        write(&mut body, &key, protocols, depth + 1)?;
-        write(&mut body, &value, protocols, depth + 1)?;
-        len += 1;
-        if out.len() + body.len() > BYTES_AT_ONCE_MAX {
+impl<'l> Writer<'l> {
+    pub(crate) fn new(lua: &'l Lua, protocols: Protocols) -> Writer<'l> {
+        Writer { lua, protocols, values: 0 }
+    }
+
+    /// Appends a value as a reply.
+    pub(crate) fn write(&mut self, out: &mut Vec<u8>, value: &Value, depth: usize) -> mlua::Result<()> {
+        if out.len() > BYTES_AT_ONCE_MAX {
             return Err(out_of_memory());
         }
-    }
-    match protocols.client_resp3 {
-        true => header(out, b'%', len),
-        false => header(out, b'*', len * 2),
-    }
-    out.extend_from_slice(&body);
-    Ok(())
-}
-
-fn write_set(out: &mut Vec<u8>, set: &Table, protocols: Protocols, depth: usize) -> mlua::Result<()> {
-    let (mut body, mut len) = (Vec::new(), 0);
-    for pair in set.pairs::<Value, Value>() {
-        write(&mut body, &pair?.0, protocols, depth + 1)?;
-        len += 1;
-    }
-    header(out, if protocols.client_resp3 { b'~' } else { b'*' }, len);
-    out.extend_from_slice(&body);
-    Ok(())
-}
-
-fn write_array(out: &mut Vec<u8>, table: &Table, protocols: Protocols, depth: usize) -> mlua::Result<()> {
-    let (mut body, mut len) = (Vec::new(), 0);
-    loop {
-        let item: Value = table.raw_get(len + 1)?;
-        if matches!(item, Value::Nil) {
-            break;
+        if depth > REPLY_DEPTH_MAX {
+            out.extend_from_slice(b"-ERR reached lua stack limit\r\n");
+            return Ok(());
         }
-        write(&mut body, &item, protocols, depth + 1)?;
-        len += 1;
-        if out.len() + body.len() > BYTES_AT_ONCE_MAX {
-            return Err(out_of_memory());
+        state::count(self.lua, &mut self.values)?;
+        let Protocols { client_resp3, script_resp3 } = self.protocols;
+        match value {
+            Value::String(text) => bulk(out, &text.as_bytes()),
+            Value::Boolean(flag) if script_resp3 => match (client_resp3, flag) {
+                (true, flag) => out.extend_from_slice(if *flag { b"#t\r\n" } else { b"#f\r\n" }),
+                (false, flag) => out.extend_from_slice(if *flag { b":1\r\n" } else { b":0\r\n" }),
+            },
+            Value::Boolean(true) => out.extend_from_slice(b":1\r\n"),
+            Value::Integer(number) => line(out, b':', itoa::Buffer::new().format(*number).as_bytes()),
+            Value::Number(number) => {
+                line(out, b':', itoa::Buffer::new().format(truncated(*number)).as_bytes())
+            }
+            Value::Table(table) => self.write_table(out, table, depth)?,
+            _ => out.extend_from_slice(if client_resp3 { b"_\r\n" } else { b"$-1\r\n" }),
         }
+        Ok(())
     }
-    header(out, b'*', len);
-    out.extend_from_slice(&body);
-    Ok(())
+
+    fn write_table(&mut self, out: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
+        if let Value::String(text) = table.raw_get("err")? {
+            write_error(out, &text.as_bytes());
+            return Ok(());
+        }
+        if let Value::String(text) = table.raw_get("ok")? {
+            let text = text.as_bytes();
+            line(out, b'+', text.split(|&byte| byte == 0).next().unwrap_or_default());
+            return Ok(());
+        }
+        let double = match table.raw_get("double")? {
+            Value::Integer(number) => Some(number as f64),
+            Value::Number(number) => Some(number),
+            _ => None,
+        };
+        if let Some(double) = double {
+            let text = number_text(double, 17);
+            match self.protocols.client_resp3 {
+                true => line(out, b',', &text),
+                false => bulk(out, &text),
+            }
+            return Ok(());
+        }
+        if let Value::String(text) = table.raw_get("big_number")? {
+            let text: Vec<u8> = text
+                .as_bytes()
+                .iter()
+                .map(|&byte| if b"\r\n".contains(&byte) { b' ' } else { byte })
+                .collect();
+            match self.protocols.client_resp3 {
+                true => line(out, b'(', &text),
+                false => bulk(out, &text),
+            }
+            return Ok(());
+        }
+        if let Value::Table(verbatim) = table.raw_get("verbatim_string")?
+            && let (Value::String(format), Value::String(text)) =
+                (verbatim.raw_get("format")?, verbatim.raw_get("string")?)
+        {
+            write_verbatim(out, &format.as_bytes(), &text.as_bytes(), self.protocols);
+            return Ok(());
+        }
+        if let Value::Table(map) = table.raw_get("map")? {
+            return self.write_map(out, &map, depth);
+        }
+        if let Value::Table(set) = table.raw_get("set")? {
+            return self.write_set(out, &set, depth);
+        }
+        self.write_array(out, table, depth)
+    }
+
+    fn write_map(&mut self, out: &mut Vec<u8>, map: &Table, depth: usize) -> mlua::Result<()> {
+        let (mut body, mut len) = (Vec::new(), 0);
+        for pair in map.pairs::<Value, Value>() {
+            let (key, value) = pair?;
+            self.write(&mut body, &key, depth + 1)?;
+            self.write(&mut body, &value, depth + 1)?;
+            len += 1;
+            if out.len() + body.len() > BYTES_AT_ONCE_MAX {
+                return Err(out_of_memory());
+            }
+        }
+        match self.protocols.client_resp3 {
+            true => header(out, b'%', len),
+            false => header(out, b'*', len * 2),
+        }
+        out.extend_from_slice(&body);
+        Ok(())
+    }
+
+    fn write_set(&mut self, out: &mut Vec<u8>, set: &Table, depth: usize) -> mlua::Result<()> {
+        let (mut body, mut len) = (Vec::new(), 0);
+        for pair in set.pairs::<Value, Value>() {
+            self.write(&mut body, &pair?.0, depth + 1)?;
+            len += 1;
+        }
+        header(out, if self.protocols.client_resp3 { b'~' } else { b'*' }, len);
+        out.extend_from_slice(&body);
+        Ok(())
+    }
+
+    fn write_array(&mut self, out: &mut Vec<u8>, table: &Table, depth: usize) -> mlua::Result<()> {
+        let (mut body, mut len) = (Vec::new(), 0);
+        loop {
+            let item: Value = table.raw_get(len + 1)?;
+            if matches!(item, Value::Nil) {
+                break;
+            }
+            self.write(&mut body, &item, depth + 1)?;
+            len += 1;
+            if out.len() + body.len() > BYTES_AT_ONCE_MAX {
+                return Err(out_of_memory());
+            }
+        }
+        header(out, b'*', len);
+        out.extend_from_slice(&body);
+        Ok(())
+    }
 }

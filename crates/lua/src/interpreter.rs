@@ -5,7 +5,7 @@ use std::time::Duration;
 use mlua::{HookTriggers, Lua, MultiValue, Table, Value, VmState};
 use store::{Entry, Interpreter, LibraryFunction, ScriptRun};
 
-use crate::convert::{self, Protocols};
+use crate::convert::{self, Protocols, Writer};
 use crate::limits::{INSTRUCTIONS_PER_LOOK, TIME_OVER};
 use crate::raise::{OUT_OF_MEMORY, Raised};
 use crate::sandbox::Sandbox;
@@ -187,14 +187,12 @@ impl Machine {
         });
         let start = out.len();
         let done = begun.and_then(|()| self.call(entry, keys, args));
-        let ended = state::with(self.lua(), |state| {
-            state.stop();
-            state.run.take()
-        });
+        let ended = state::with(self.lua(), |state| state.run.take());
         let run = ended.ok().flatten().or(run);
         let script_resp3 = run.as_ref().is_some_and(ScriptRun::is_resp3);
         let protocols = Protocols { client_resp3, script_resp3 };
         let written = done.and_then(|done| self.reply(entry, done, protocols, out));
+        _ = state::with(self.lua(), state::State::stop);
         if let Err(error) = written {
             out.truncate(start);
             let raised = Raised::of(&error).to_string();
@@ -243,7 +241,7 @@ impl Machine {
         out: &mut Vec<u8>,
     ) -> mlua::Result<()> {
         match (is_done, value) {
-            (true, value) => convert::write(out, &value, protocols, 0)?,
+            (true, value) => Writer::new(self.lua(), protocols).write(out, &value, 0)?,
             (false, Value::Table(error)) => {
                 let text = match error.raw_get("err")? {
                     Value::String(text) => text.as_bytes().to_vec(),

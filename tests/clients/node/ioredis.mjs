@@ -6,13 +6,13 @@
 import assert from 'node:assert/strict';
 import { Redis, ReplyError } from 'ioredis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, isRefusalOfScripts, keys, MIB, restart,
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, keys, MIB, restart,
   untilSomebodyWaits,
 } from './checks.mjs';
 
 const ADD = 'return redis.call("INCRBY", KEYS[1], ARGV[1])';
 
-export function ioredis({ port, setup }) {
+export function ioredis({ port }) {
   /** Made by `connect` and `concurrent`; `reconnect` goes on with both. */
   let redis;
   let batching;
@@ -114,17 +114,6 @@ export function ioredis({ port, setup }) {
 
     async scripts() {
       redis.defineCommand('add', { numberOfKeys: 1, lua: ADD });
-      if (setup === 'store') {
-        const attempts = [
-          () => redis.eval(ADD, 1, 'script:a', 5),
-          () => redis.script('LOAD', ADD),
-          () => redis.add('script:a', 5),
-        ];
-        for (const attempt of attempts) {
-          await assert.rejects(attempt, (error) => isRefusalOfScripts(error, ReplyError));
-        }
-        return;
-      }
       assert.equal(await redis.eval(ADD, 1, 'script:a', 5), 5);
       const sha = await redis.script('LOAD', ADD);
       // Keys of several shards: each must have got the script.

@@ -22,7 +22,7 @@ if (!(name in LIBRARIES) || !(Number(port) > 0) || !['nodes', 'store', 'emulate'
 }
 // Not left to the end of the event loop: a client that did not come to an end must not keep the program alive.
 const given = { port: Number(port), setup };
-if (setup === 'emulate') {
+if (setup === 'emulate' && name !== 'bullmq') {
   process.exit(await run(ioredisAsOne(given), AS_ONE_CHECKS));
 }
 const CHECKS_OF = { bullmq: QUEUE_CHECKS, 'upstash-redis': HTTP_CHECKS };

@@ -6,7 +6,7 @@ import {
   createClient, createClientPool, createCluster, defineScript, ErrorReply, RESP_TYPES, WatchError,
 } from 'redis';
 import {
-  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, isRefusalOfScripts, keys, MIB, restart,
+  assertEachOnce, assertSameBytes, bytes, eventually, EVERY_BYTE, fiftyTasks, Heard, keys, MIB, restart,
   untilSomebodyWaits,
 } from './checks.mjs';
 
@@ -25,7 +25,7 @@ const scripts = {
   }),
 };
 
-export function nodeRedis({ port, setup }) {
+export function nodeRedis({ port }) {
   const options = { socket: { host: '127.0.0.1', port } };
   /** Made by `connect` and `concurrent`; `reconnect` goes on with both. */
   let client;
@@ -132,17 +132,6 @@ export function nodeRedis({ port, setup }) {
     },
 
     async scripts() {
-      if (setup === 'store') {
-        const attempts = [
-          () => client.eval(ADD, { keys: ['script:a'], arguments: ['5'] }),
-          () => client.scriptLoad(ADD),
-          () => client.add('script:a', 5),
-        ];
-        for (const attempt of attempts) {
-          await assert.rejects(attempt, (error) => isRefusalOfScripts(error, ErrorReply));
-        }
-        return;
-      }
       assert.equal(await client.eval(ADD, { keys: ['script:a'], arguments: ['5'] }), 5);
       const sha = await client.scriptLoad(ADD);
       // Keys of several shards: each must have got the script.

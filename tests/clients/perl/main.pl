@@ -192,12 +192,6 @@ sub scans {
 
 sub scripts {
     my $source = q{return {KEYS[1], redis.call('incrby', KEYS[1], ARGV[1])}};
-    if ($setup eq 'store') {
-        my $refusal = 'is not in the embedded store';
-        expect_refusal('EVAL', $refusal, sub { $redis->eval($source, 1, 'script:1', 5) });
-        expect_refusal('SCRIPT LOAD', $refusal, sub { $redis->script_load($source) });
-        return;
-    }
     expect('EVAL', [$redis->eval($source, 1, 'script:1', 5)], ['script:1', 5]);
     my ($digest) = $redis->script_load($source);
     expect('SCRIPT EXISTS', [$redis->script_exists($digest, '0' x 40)], [1, 0]);

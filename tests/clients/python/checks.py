@@ -85,10 +85,6 @@ async def run_async(library):
     return report.done()
 
 
-class Skipped(Exception):
-    """A check that cannot be done here, and why."""
-
-
 class Report:
     """The lines on stdout."""
 
@@ -102,8 +98,6 @@ class Report:
         """Prints how the check went that is the body of the `with`."""
         try:
             yield
-        except Skipped as why:
-            print(f"skip {name}: {why}", flush=True)
         except Exception as error:
             self.failed += 1
             if name == "connect" or isinstance(error, TimeoutError):
@@ -204,12 +198,6 @@ def expect(actual, expected):
 def expect_each_once(found, expected):
     """That `found` has every one of `expected` exactly once, in any order."""
     expect(sorted(found), sorted(expected))
-
-
-def expect_refusal_of_scripts(error):
-    """That `error` tells somebody who knows nothing of shardis that scripts need nodes."""
-    if "not in the embedded store" not in str(error):
-        raise AssertionError(f"scripts are refused by {error!r}")
 
 
 def somebody_waits(client_list):

@@ -38,8 +38,8 @@ def main() -> int:
     if given.setup == "emulate":
         return run(RedisPyAsOne(given.port), RedisPyAsOne.CHECKS)
     if given.library == "redis-py":
-        return run(RedisPy(given.port, given.setup))
-    return asyncio.run(run_async(RedisPyAsyncio(given.port, given.setup)))
+        return run(RedisPy(given.port))
+    return asyncio.run(run_async(RedisPyAsyncio(given.port)))
 
 
 if __name__ == "__main__":

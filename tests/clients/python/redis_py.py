@@ -7,11 +7,9 @@ import redis
 from checks import (
     EVERY_BYTE,
     MIB,
-    Skipped,
     eventually,
     expect,
     expect_each_once,
-    expect_refusal_of_scripts,
     keys,
     patterned_bytes,
     restart,
@@ -22,10 +20,9 @@ ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 
 
 class RedisPy:
-    def __init__(self, port, setup):
+    def __init__(self, port):
         # It waits 5 s for a reply by default; that a machine is busy is no fault.
         self.options = {"host": "127.0.0.1", "port": port, "socket_timeout": 20}
-        self.setup = setup
         # Made by `connect` and `concurrent`; `reconnect` goes on with both.
         self.client = None
         self.pooled = None
@@ -127,14 +124,6 @@ class RedisPy:
     def scripts(self):
         r = self.client
         add = r.register_script(ADD)
-        if self.setup == "store":
-            for attempt in (
-                lambda: r.eval(ADD, 1, "script:a", 5),
-                lambda: r.script_load(ADD),
-                lambda: add(keys=["script:a"], args=[5]),
-            ):
-                expect_refusal_of_scripts(raised(redis.ResponseError, attempt))
-            return
         expect(r.eval(ADD, 1, "script:a", 5), 5)
         sha = r.script_load(ADD)
         # Keys of several shards: each must have got the script.
@@ -232,8 +221,6 @@ class RedisPy:
 
     def locks(self):
         r = self.client
-        if self.setup == "store":
-            raise Skipped("a lock is released by a script")
         with r.lock("lock", timeout=30) as lock:
             expect((lock.owned(), lock.locked()), (True, True))
             expect(r.lock("lock", blocking=False).acquire(), False)

@@ -8,11 +8,9 @@ from redis.exceptions import LockNotOwnedError
 from checks import (
     EVERY_BYTE,
     MIB,
-    Skipped,
     eventually_async,
     expect,
     expect_each_once,
-    expect_refusal_of_scripts,
     keys,
     patterned_bytes,
     restart,
@@ -23,10 +21,9 @@ ADD = "return redis.call('INCRBY', KEYS[1], ARGV[1])"
 
 
 class RedisPyAsyncio:
-    def __init__(self, port, setup):
+    def __init__(self, port):
         # It waits 5 s for a reply by default; that a machine is busy is no fault.
         self.options = {"host": "127.0.0.1", "port": port, "socket_timeout": 20}
-        self.setup = setup
         # Made by `connect`; `concurrent` gives it many connections, which `reconnect` loses.
         self.client = None
 
@@ -127,14 +124,6 @@ class RedisPyAsyncio:
     async def scripts(self):
         r = self.client
         add = r.register_script(ADD)
-        if self.setup == "store":
-            for attempt in (
-                r.eval(ADD, 1, "script:a", 5),
-                r.script_load(ADD),
-                add(keys=["script:a"], args=[5]),
-            ):
-                expect_refusal_of_scripts(await raised(redis.ResponseError, attempt))
-            return
         expect(await r.eval(ADD, 1, "script:a", 5), 5)
         sha = await r.script_load(ADD)
         # Keys of several shards: each must have got the script.
@@ -214,8 +203,6 @@ class RedisPyAsyncio:
 
     async def locks(self):
         r = self.client
-        if self.setup == "store":
-            raise Skipped("a lock is released by a script")
         counted = []
 
         async def count():

@@ -6,12 +6,13 @@ use super::{DEPTH_MAX, Settings};
 use crate::args::{Args, number_text, type_name};
 use crate::limits::{BYTES_AT_ONCE_MAX, out_of_memory};
 use crate::raise::failure;
+use crate::state;
 
 pub(crate) fn run(lua: &Lua, args: &Args<'_>, settings: &Settings) -> mlua::Result<LuaString> {
     let Some(value) = args.get(1).filter(|_| args.len() == 1) else {
         return Err(args.bad(1, "expected 1 argument"));
     };
-    let mut encoder = Encoder { lua, settings, out: Vec::new(), depth: 0 };
+    let mut encoder = Encoder { lua, settings, out: Vec::new(), depth: 0, values: 0 };
     encoder.value(value)?;
     lua.create_string(&encoder.out)
 }
@@ -21,6 +22,7 @@ struct Encoder<'l> {
     settings: &'l Settings,
     out: Vec<u8>,
     depth: i64,
+    values: u32,
 }
 
 impl Encoder<'_> {
@@ -29,6 +31,7 @@ impl Encoder<'_> {
         if self.out.len() > BYTES_AT_ONCE_MAX {
             return Err(out_of_memory());
         }
+        state::count(self.lua, &mut self.values)?;
         match value {
             Value::String(text) => self.string(&text.as_bytes()),
             Value::Integer(number) => self.number(*number as f64, value)?,

@@ -83,7 +83,7 @@ pub(crate) struct ProxyArgs {
     hash: Option<HashFunction>,
 
     /// Hash tag rule, the part of a key that is hashed: sml (a tag at the end, as in user:{42}), perl, redis, codis,
-    /// none, or two characters such as {} [default: sml; none with ketama and modula, redis with slots]
+    /// none, or two characters such as {} [default: redis without --nodes, else sml; none with ketama and modula]
     #[arg(long, value_name = "RULE", value_parser = TagRule::from_str)]
     tag_rule: Option<TagRule>,
 
@@ -120,9 +120,10 @@ pub(crate) struct ProxyArgs {
     pub(crate) reading: ReadingArgs,
 
     /// Policy for commands over several shards that cannot be split, such as SUNION: refuse (with CROSSSLOT, as Redis
-    /// Cluster) or emulate (read the values, then write the result; not atomic) (docs/cross-shard.md)
-    #[arg(long, value_name = "refuse|emulate", default_value = "refuse", value_parser = parse_cross_shard)]
-    pub(crate) cross_shard: CrossShard,
+    /// Cluster) or emulate (read the values, then write the result; not atomic) (docs/cross-shard.md) [default: refuse;
+    /// emulate without --nodes]
+    #[arg(long, value_name = "refuse|emulate", value_parser = parse_cross_shard)]
+    cross_shard: Option<CrossShard>,
 
     /// Limit of the values that one emulated command may read, such as 16mb. Other clients of the worker wait
     /// meanwhile, about 15 ms per MiB
@@ -130,9 +131,10 @@ pub(crate) struct ProxyArgs {
     pub(super) cross_shard_bytes_max: usize,
 
     /// Shards of one MULTI … EXEC: one-shard (others are refused) or per-shard (a transaction on each shard, not atomic
-    /// as a whole), for libraries that put MULTI around pipelines (docs/transactions.md)
-    #[arg(long, value_name = "one-shard|per-shard", default_value = "one-shard", value_parser = parse_transactions)]
-    pub(crate) transactions: Transactions,
+    /// as a whole), for libraries that put MULTI around pipelines (docs/transactions.md) [default: one-shard; per-shard
+    /// without --nodes]
+    #[arg(long, value_name = "one-shard|per-shard", value_parser = parse_transactions)]
+    transactions: Option<Transactions>,
 
     /// Authority over AUTH and permissions: proxy (--requirepass, --acl-file; with neither, clients may do everything)
     /// or nodes (AUTH goes to the nodes, and their users apply) (docs/users.md)
@@ -444,7 +446,23 @@ impl ProxyArgs {
         let distribution = self.distribution.unwrap_or(defaults.distribution);
         // Slots have a fixed hash, even with --like.
         let hash = defaults.hash.filter(|_| distribution != Distribution::Slots);
-        (distribution, self.hash.or(hash), self.tag_rule.or(defaults.tag_rule))
+        let tag_rule = if self.is_as_one_redis() { Some(TagRule::Redis) } else { defaults.tag_rule };
+        (distribution, self.hash.or(hash), self.tag_rule.or(tag_rule))
+    }
+
+    /// Whether defaults are those that look most like one Redis: without nodes, there is no old data to be found.
+    fn is_as_one_redis(&self) -> bool {
+        !self.has_nodes() && self.like.is_none() && self.distribution.is_none()
+    }
+
+    pub(crate) fn cross_shard(&self) -> CrossShard {
+        let default = if self.is_as_one_redis() { CrossShard::Emulate } else { CrossShard::Refuse };
+        self.cross_shard.unwrap_or(default)
+    }
+
+    pub(crate) fn transactions(&self) -> Transactions {
+        let default = if self.is_as_one_redis() { Transactions::PerShard } else { Transactions::OneShard };
+        self.transactions.unwrap_or(default)
     }
 
     /// Where to listen without TLS.

@@ -36,7 +36,7 @@ impl ProxyArgs {
     }
 
     fn without_effect(&self) -> Vec<String> {
-        let is_emulating = self.cross_shard == ::proxy::CrossShard::Emulate;
+        let is_emulating = self.cross_shard() == ::proxy::CrossShard::Emulate;
         let cases = [
             (
                 self.cross_shard_bytes_max != super::proxy::CROSS_SHARD_BYTES_MAX && !is_emulating,

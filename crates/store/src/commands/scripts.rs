@@ -135,11 +135,14 @@ fn read_shebang(source: &[u8]) -> Result<Option<ScriptFlags>, Error> {
     Ok(Some(flags))
 }
 
+/// Arguments of a request.
+type Words<'r> = Vec<&'r [u8]>;
+
 /// Keys and arguments behind the name of a script or function.
 pub(crate) fn split<'r>(
     request: &'r Request<'_>,
     numkeys: Result<i64, Error>,
-) -> Result<(Vec<&'r [u8]>, Vec<&'r [u8]>), Error> {
+) -> Result<(Words<'r>, Words<'r>), Error> {
     let numkeys = numkeys?;
     if numkeys > request.len() as i64 - 3 {
         return Err(Error::Fixed("ERR Number of keys can't be greater than number of args"));

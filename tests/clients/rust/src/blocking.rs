@@ -200,14 +200,6 @@ fn scan(_: &World, conn: &mut Connection) {
 fn scripts(world: &World, conn: &mut Connection) {
     const SOURCE: &str = "return {KEYS[1], redis.call('incrby', KEYS[1], ARGV[1])}";
     let script = Script::new("return redis.call('incrby', KEYS[1], ARGV[1]) * 2");
-    if !world.has_scripts {
-        let refusal = "is not in the embedded store";
-        let eval = redis::cmd("EVAL").arg(SOURCE).arg(1).arg("script:1").arg(5).query::<(String, i64)>(conn);
-        assert_refused(eval, refusal);
-        assert_refused(redis::cmd("SCRIPT").arg("LOAD").arg(SOURCE).query::<String>(conn), refusal);
-        assert_refused(script.key("script:1").arg(5).invoke::<i64>(conn), refusal);
-        return;
-    }
     let eval = redis::cmd("EVAL").arg(SOURCE).arg(1).arg("script:1").arg(5).query(conn);
     assert_eq!(eval, Ok(("script:1".to_owned(), 5)));
     let digest: String = redis::cmd("SCRIPT").arg("LOAD").arg(SOURCE).query(conn).expect("SCRIPT LOAD");

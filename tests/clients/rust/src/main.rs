@@ -18,8 +18,6 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 #[derive(Clone)]
 pub(crate) struct World {
     pub(crate) client: redis::Client,
-    /// Cleared where shards are in memory: they have no Lua.
-    pub(crate) has_scripts: bool,
 }
 
 impl World {
@@ -49,7 +47,7 @@ fn main() -> ExitCode {
     }
     // No option but the address: the library's default handshake.
     let client = redis::Client::open(format!("redis://127.0.0.1:{port}/")).expect("it is an address");
-    let world = World { client, has_scripts: setup == "nodes" };
+    let world = World { client };
     let failed = match library.as_str() {
         "redis-rs" => blocking::run(&world),
         "redis-rs-async" => multiplexed::run(&world),

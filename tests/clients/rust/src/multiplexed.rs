@@ -207,23 +207,6 @@ async fn all<T: redis::FromRedisValue + Unpin + Send>(mut items: redis::AsyncIte
 async fn scripts(world: World, mut conn: Conn) {
     const SOURCE: &str = "return {KEYS[1], redis.call('incrby', KEYS[1], ARGV[1])}";
     let script = Script::new("return redis.call('incrby', KEYS[1], ARGV[1]) * 2");
-    if !world.has_scripts {
-        let refusal = "is not in the embedded store";
-        let eval = redis::cmd("EVAL")
-            .arg(SOURCE)
-            .arg(1)
-            .arg("script:1")
-            .arg(5)
-            .query_async::<(String, i64)>(&mut conn)
-            .await;
-        assert_refused(eval, refusal);
-        assert_refused(
-            redis::cmd("SCRIPT").arg("LOAD").arg(SOURCE).query_async::<String>(&mut conn).await,
-            refusal,
-        );
-        assert_refused(script.key("script:1").arg(5).invoke_async::<i64>(&mut conn).await, refusal);
-        return;
-    }
     let eval = redis::cmd("EVAL").arg(SOURCE).arg(1).arg("script:1").arg(5).query_async(&mut conn).await;
     assert_eq!(eval, Ok(("script:1".to_owned(), 5)));
     let digest: String =

@@ -52,12 +52,6 @@ final class Expect {
         that(message.startsWith(start), "the error is " + message);
     }
 
-    /** Checks that {@code work} is refused with an error that explains, without knowledge of shardis, that scripts need nodes. */
-    static void refusalOfScripts(Class<? extends Exception> kind, Callable<?> work) throws Exception {
-        String message = message(kind, work);
-        that(message.contains("not in the embedded store"), "scripts are refused by " + message);
-    }
-
     private static String message(Class<? extends Exception> kind, Callable<?> work) throws Exception {
         Object result;
         try {

@@ -48,13 +48,11 @@ final class JedisLibrary implements Library {
             DefaultJedisClientConfig.builder().socketTimeoutMillis(20_000).build();
 
     private final int port;
-    private final boolean hasScripts;
     private RedisClient client;
     private RedisClient pooled;
 
-    JedisLibrary(int port, boolean hasScripts) {
+    JedisLibrary(int port) {
         this.port = port;
-        this.hasScripts = hasScripts;
     }
 
     @Override
@@ -180,16 +178,6 @@ final class JedisLibrary implements Library {
 
     @Override
     public void scripts() throws Exception {
-        if (!hasScripts) {
-            List<Callable<?>> attempts = List.of(
-                    () -> client.eval(ADD, List.of("script:a"), List.of("5")),
-                    () -> client.scriptLoad(ADD),
-                    () -> client.evalsha("0".repeat(40), List.of("script:a"), List.of("5")));
-            for (Callable<?> attempt : attempts) {
-                Expect.refusalOfScripts(JedisDataException.class, attempt);
-            }
-            return;
-        }
         Expect.equal(client.eval(ADD, List.of("script:a"), List.of("5")), 5L);
         String sha = client.scriptLoad(ADD);
         // Keys of several shards: each must have got the script.

@@ -35,7 +35,6 @@ import java.util.Arrays;
 import java.util.List;
 import java.util.Map;
 import java.util.Set;
-import java.util.concurrent.Callable;
 import java.util.concurrent.CompletableFuture;
 import java.util.concurrent.CompletionStage;
 import java.util.concurrent.LinkedBlockingQueue;
@@ -49,14 +48,12 @@ final class LettuceLibrary implements Library {
     private static final Duration TIMEOUT = Duration.ofSeconds(20);
 
     private final RedisURI uri;
-    private final boolean hasScripts;
     private RedisClient client;
     private StatefulRedisConnection<String, String> conn;
     private RedisCommands<String, String> redis;
 
-    LettuceLibrary(int port, boolean hasScripts) {
+    LettuceLibrary(int port) {
         this.uri = RedisURI.builder().withHost("127.0.0.1").withPort(port).withTimeout(TIMEOUT).build();
-        this.hasScripts = hasScripts;
     }
 
     @Override
@@ -196,16 +193,6 @@ final class LettuceLibrary implements Library {
     public void scripts() throws Exception {
         String[] key = {"script:a"};
         String unknown = "0".repeat(40);
-        if (!hasScripts) {
-            List<Callable<?>> attempts = List.of(
-                    () -> redis.eval(ADD, ScriptOutputType.INTEGER, key, "5"),
-                    () -> redis.scriptLoad(ADD),
-                    () -> redis.evalsha(unknown, ScriptOutputType.INTEGER, key, "5"));
-            for (Callable<?> attempt : attempts) {
-                Expect.refusalOfScripts(RedisCommandExecutionException.class, attempt);
-            }
-            return;
-        }
         Expect.equal(redis.eval(ADD, ScriptOutputType.INTEGER, key, "5"), 5L);
         String sha = redis.scriptLoad(ADD);
         Expect.equal(sha, redis.digest(ADD));

@@ -22,7 +22,7 @@ interface Library extends AutoCloseable {
     /** SCAN, HSCAN, SSCAN and ZSCAN find each of 1,000 exactly once. */
     void scan() throws Exception;
 
-    /** Scripts run on the shard of their keys; over the store they are refused. */
+    /** Scripts run on the shard of their keys. */
     void scripts() throws Exception;
 
     /** 1 MiB and 20 MiB come back as they went. */

@@ -12,10 +12,9 @@ public final class Main {
             usage();
         }
         int port = Integer.parseInt(args[1]);
-        boolean hasScripts = args[2].equals("nodes");
         Library library = switch (args[0]) {
-            case "jedis" -> new JedisLibrary(port, hasScripts);
-            case "lettuce" -> new LettuceLibrary(port, hasScripts);
+            case "jedis" -> new JedisLibrary(port);
+            case "lettuce" -> new LettuceLibrary(port);
             default -> usage();
         };
         // Not left to the end of the last thread: a client that did not come to an end must not keep the program alive.
