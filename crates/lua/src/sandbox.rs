@@ -147,7 +147,7 @@ fn library_api(lua: &Lua, globals: &Table, native: &Table, missing: &Function) -
     Ok(api)
 }
 
-/// What an unknown global raises.
+/// The error of an unknown global.
 fn missing(lua: &Lua, args: MultiValue) -> mlua::Result<()> {
     let name = match args.get(1) {
         Some(Value::String(name)) if args.len() == 2 => name.as_bytes().to_vec(),

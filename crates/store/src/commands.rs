@@ -4,6 +4,7 @@
 pub(crate) mod bitfield;
 pub(crate) mod bits;
 pub(crate) mod blocking;
+pub(crate) mod compiled;
 pub(crate) mod config;
 pub(crate) mod connection;
 pub(crate) mod dump;
@@ -20,6 +21,7 @@ pub(crate) mod lists;
 pub(crate) mod monitor;
 pub(crate) mod pubsub;
 pub(crate) mod scan;
+pub(crate) mod scripting;
 pub(crate) mod scripts;
 pub(crate) mod set_algebra;
 pub(crate) mod sets;

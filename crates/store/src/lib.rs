@@ -51,7 +51,6 @@ mod replies;
 mod requests;
 mod rows;
 mod scratch;
-mod scripting;
 mod stats;
 mod store;
 mod table;
@@ -61,11 +60,13 @@ mod values;
 mod waiting;
 
 pub use caller_id::CallerId;
+pub use commands::scripting::{
+    Allowed, Entry, Interpreter, LibraryFunction, ScriptFlags, ScriptRun, is_function_name,
+};
 pub use database::DATABASES;
 pub use dispatch::{commands, supports};
 pub use limits::{Limit, limits};
 pub use policy::{EvictionPolicy, UnknownPolicy};
 pub use scratch::Scratch;
-pub use scripting::{Allowed, Entry, Interpreter, LibraryFunction, ScriptFlags, ScriptRun, is_function_name};
 pub use store::{Ran, Store, StoreSettings};
 pub use waiting::Delivery;

@@ -1,7 +1,7 @@
 //! The bounds of the store and the assumptions of its account of memory, for docs/store.md. They come from the constants that
 //! the code uses, so the page cannot differ from them.
 
-use crate::commands::{functions, scan, scripts, sets};
+use crate::commands::{compiled, scan, sets};
 use crate::values::{hash, list, set, text, value, zset};
 use crate::{database, keyspace, store, table};
 
@@ -74,17 +74,17 @@ fn bounds() -> Vec<Limit> {
         ),
         limit(
             "scripts that EVAL left compiled",
-            format!("{}", scripts::EVALUATED_MAX),
+            format!("{}", compiled::EVALUATED_MAX),
             "the one goes that was not used for longest, as in Redis 7.4; EVALSHA is then answered with NOSCRIPT",
         ),
         limit(
             "all compiled scripts",
-            format!("{}, of {} MB", scripts::CACHED_MAX, scripts::CACHED_BYTES_MAX >> 20),
+            format!("{}, of {} MB", compiled::CACHED_MAX, compiled::CACHED_BYTES_MAX >> 20),
             "the same, scripts of SCRIPT LOAD last",
         ),
         limit(
             "libraries of functions",
-            format!("{}, of {} MB", functions::LIBRARIES_MAX, functions::LIBRARY_BYTES_MAX >> 20),
+            format!("{}, of {} MB", compiled::LIBRARIES_MAX, compiled::LIBRARY_BYTES_MAX >> 20),
             "FUNCTION LOAD is refused",
         ),
     ]

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use crate::caller_id::CallerId;
 use crate::callers::Callers;
 use crate::channels::Channels;
-use crate::commands::scripts::Scripts;
+use crate::commands::compiled::Scripts;
 use crate::formats::double::Doubles;
 use crate::keyspace::Keyspace;
 use crate::policy::EvictionPolicy;

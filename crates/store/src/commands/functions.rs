@@ -1,60 +1,20 @@
 //! FUNCTION and FCALL: libraries of functions.
 
-use std::collections::BTreeMap;
-
 use resp::Request;
 use stdx::glob;
 
 use crate::args::{integer, is, shown};
 use crate::caller_id::CallerId;
+use crate::commands::compiled::{LIBRARIES_MAX, LIBRARY_BYTES_MAX, Libraries, Library};
+use crate::commands::scripting::{Entry, LibraryFunction, is_function_name};
 use crate::commands::scripts::{NOT_BUSY, rules, split};
 use crate::commands::{dump, help};
 use crate::error::Error;
 use crate::formats::rdb;
 use crate::replies::Reply;
-use crate::scripting::{Entry, LibraryFunction, is_function_name};
 use crate::store::Store;
 
 type Done = Result<(), Error>;
-
-/// All libraries, by name.
-#[derive(Default)]
-pub(crate) struct Libraries {
-    by_name: BTreeMap<Vec<u8>, Library>,
-    /// Number of libraries so far.
-    made: u64,
-}
-
-struct Library {
-    number: u64,
-    source: Vec<u8>,
-    functions: Vec<LibraryFunction>,
-}
-
-/// Libraries of one store, and the bytes of their sources.
-pub(crate) const LIBRARIES_MAX: usize = 1_000;
-pub(crate) const LIBRARY_BYTES_MAX: usize = 8 << 20;
-
-impl Libraries {
-    /// The function of this name, with the number of its library.
-    fn find(&self, name: &[u8]) -> Option<(u64, &LibraryFunction)> {
-        let all =
-            self.by_name.values().flat_map(|library| library.functions.iter().map(|it| (library.number, it)));
-        all.into_iter().find(|(_, function)| function.name.eq_ignore_ascii_case(name))
-    }
-
-    pub(crate) fn len(&self) -> usize {
-        self.by_name.len()
-    }
-
-    pub(crate) fn functions(&self) -> usize {
-        self.by_name.values().map(|library| library.functions.len()).sum()
-    }
-
-    fn bytes(&self) -> usize {
-        self.by_name.values().map(|library| library.source.len()).sum()
-    }
-}
 
 /// The name of a library, from its first line.
 fn read_metadata(source: &[u8]) -> Result<Vec<u8>, Error> {

@@ -1,7 +1,7 @@
 //! The border between the store and an interpreter of scripts. The store knows the traits here and no language.
 //!
 //! ```text
-//! EVAL ─► commands/scripts.rs ─► Interpreter::run ─► the script
+//! EVAL ─► scripts.rs          ─► Interpreter::run ─► the script
 //!                                      ▲                 │ redis.call
 //!                                      └── ScriptRun ◄───┘   the store, lent to the script
 //! ```
