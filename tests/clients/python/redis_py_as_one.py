@@ -27,7 +27,7 @@ class RedisPyAsOne(RedisPy):
     ]
 
     def __init__(self, port):
-        super().__init__(port, "emulate")
+        super().__init__(port)
 
     def connect(self):
         super().connect()
