@@ -57,7 +57,7 @@ fn shape(output: &str) -> String {
 fn bench_prints_redis_benchmarks_shapes() {
     let server = RedisServer::start();
     let port = server.port.to_string();
-    let cases: [&[&str]; 8] = [
+    let cases: [&[&str]; 9] = [
         &["-n", "1000"],
         &["-n", "1000", "-q"],
         &["-n", "1000", "--csv", "-r", "100"],
@@ -66,6 +66,7 @@ fn bench_prints_redis_benchmarks_shapes() {
         &["-n", "200", "-k", "0", "-c", "5", "-t", "incr", "--precision", "2"],
         &["-n", "300", "-r", "10", "lpush", "mylist", "__rand_int__"],
         &["-n", "300", "-q", "--dbnum", "3", "eval", "return 1", "0"],
+        &["-n", "300", "-q", "-c", "3", "echo", "-q"],
     ];
     for case in cases {
         let mut command = Command::new("redis-benchmark");
@@ -267,6 +268,9 @@ fn bench_refuses_flags_that_contradict_each_other() {
         (&["--against=a:1", "--html=x"], "--hdr-log, --plot and --html show one run"),
         (&["http://127.0.0.1:1/", "more"], "nothing is expected behind the address"),
         (&["-d", "x"], "write bytes as"),
+        // A mistyped flag is no command.
+        (&["--ratee=5"], "unexpected argument '--ratee' found"),
+        (&["-e"], "unexpected argument '-e' found"),
     ] {
         let Finished { code, stderr, .. } = bench(args);
         assert!(matches!(code, Some(1 | 2)) && stderr.contains(part), "{args:?}: {code:?} {stderr}");

@@ -40,7 +40,7 @@ pub struct BenchArgs {
     help: Option<bool>,
 
     /// Command to send in place of the tests, or an address http://host:port/path
-    #[arg(trailing_var_arg = true, allow_hyphen_values = true, value_name = "COMMAND")]
+    #[arg(trailing_var_arg = true, value_name = "COMMAND")]
     pub(crate) words: Vec<String>,
 }
 
