@@ -5,6 +5,7 @@
 #![expect(clippy::disallowed_methods, reason = "the nodes serve from a thread of their own")]
 
 use std::cell::RefCell;
+use std::sync::mpsc;
 
 use clap::Parser;
 use driver::Driver;
@@ -96,11 +97,16 @@ impl Answer for Node {
 
 /// Runs a mode against a fresh node.
 fn run(mode: &str, fault: Fault) -> anyhow::Result<Value> {
-    let driver = Driver::new()?;
-    let node = Node { store: RefCell::new(Store::new(StoreSettings::default())), fault };
-    let service = Service::listen(&[0], node, &driver, 0)?;
-    let port = service.ports()[0];
-    std::thread::spawn(move || service.serve(driver, false));
+    let (sender, ports) = mpsc::channel();
+    // A store stays on its thread.
+    std::thread::spawn(move || -> anyhow::Result<()> {
+        let driver = Driver::new()?;
+        let node = Node { store: RefCell::new(Store::new(StoreSettings::default())), fault };
+        let service = Service::listen(&[0], node, &driver, 0)?;
+        sender.send(service.ports()[0])?;
+        service.serve(driver, false)
+    });
+    let port = ports.recv()?;
     let words = format!("loadgen {mode} --target 127.0.0.1:{port} --measure-pid {}", std::process::id());
     match Mode::parse_from(words.split_whitespace()) {
         Mode::Idle(options) => idle::run(&options),
