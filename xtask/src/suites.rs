@@ -49,7 +49,7 @@ pub(crate) struct Options {
     /// One redis-server instead of shardis: failures there are not shardis's. Compares with nothing
     #[arg(long, conflicts_with = "bless")]
     direct: bool,
-    /// In-memory shards instead of nodes. Compares with nothing
+    /// One in-memory shard instead of nodes. Compares with nothing
     #[arg(long, conflicts_with_all = ["direct", "bless"])]
     stores: bool,
     /// Short choice of suites, as in `cargo xtask test`

@@ -207,7 +207,7 @@ Differences from Redis 7.0:
 - `next(redis)` is nil, since libraries are behind proxies; `pairs(redis)` works.
 - In an error raised by `pairs`, `unpack`, `load` or `string.gsub` right behind `return`, the line number is missing.
 - `error({})` is answered with an error. Redis 7.0 ends with a crash.
-- `redis.call('TIME')` has milliseconds.
+- `redis.call('TIME')` has milliseconds. MONITOR shows a script, and not the commands that it calls.
 - A function or script is on every shard; FUNCTION LOAD and SCRIPT LOAD go to all of them.
 
 ## Time

@@ -36,7 +36,7 @@ pub(super) fn logs() -> PathBuf {
 pub(super) enum Subject<'a> {
     /// shardis in front of nodes, with these flags more.
     Proxy(&'a Path, &'a [&'a str]),
-    /// shardis with stores of its own.
+    /// shardis with one store of its own: most suites expect one Redis.
     Stores(&'a Path),
     /// One redis-server.
     Node,
@@ -61,9 +61,9 @@ impl World {
         let mut world = World { port: 0, log: folder.join("suite.log"), children: Vec::new() };
         world.port = match subject {
             Subject::Node => world.launch(&folder.join("node.log"), port, node)?,
-            Subject::Stores(binary) => {
-                world.launch(&folder.join("proxy.log"), port, |port| proxy(binary, port, &[], &[]))?
-            }
+            Subject::Stores(binary) => world.launch(&folder.join("proxy.log"), port, |port| {
+                proxy(binary, port, &[], &["--store-shards=1"])
+            })?,
             Subject::Proxy(binary, flags) => {
                 let nodes = (0..NODES)
                     .map(|index| world.launch(&folder.join(format!("node-{index}.log")), None, node))
