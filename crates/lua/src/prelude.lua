@@ -98,6 +98,13 @@ local function need_table(name, ...)
   end
 end
 
+-- A number as C's int, which wraps.
+local function wrapped(number)
+  if number ~= number or number >= 2 ^ 63 or number < -2 ^ 63 then return 0 end
+  number = (number >= 0 and floor(number) or -floor(-number)) % 2 ^ 32
+  return number >= 2 ^ 31 and number - 2 ^ 32 or number
+end
+
 -- An optional number as C's int.
 local function int(at, default, ...)
   local given = select(at, ...)
@@ -106,9 +113,7 @@ local function int(at, default, ...)
   if not number or type(given) == 'boolean' then
     fail("bad argument #" .. at .. " to 'unpack' (number expected, got " .. type(given) .. ")")
   end
-  if number ~= number or number >= 2 ^ 63 or number < -2 ^ 63 then return 0 end
-  number = (number >= 0 and floor(number) or -floor(-number)) % 2 ^ 32
-  return number >= 2 ^ 31 and number - 2 ^ 32 or number
+  return wrapped(number)
 end
 
 -- The original counts in C's int, which wraps, and then writes beyond its stack.
@@ -159,7 +164,7 @@ function G.string.gsub(...)
     if not number or type(most) == 'boolean' then
       fail("bad argument #4 to 'gsub' (number expected, got " .. type(most) .. ")")
     end
-    most = number >= 0 and floor(number) or 0
+    most = wrapped(number)
   end
   text, pattern = tostring(text), tostring(pattern)
   local is_anchored = byte(pattern) == 94

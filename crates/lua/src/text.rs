@@ -139,7 +139,8 @@ fn gsub(lua: &Lua, args: MultiValue) -> mlua::Result<(LuaString, i64)> {
     let args = Args::new(lua, args);
     let (text, pattern) = (args.string(1)?, args.string(2)?);
     let (text, pattern) = (text.as_bytes(), pattern.as_bytes());
-    let most = args.integer_or(4, text.len() as i64 + 1)?;
+    // C's int, which wraps.
+    let most = i64::from(args.integer_or(4, text.len() as i64 + 1)? as i32);
     if !matches!(args.get(3), Some(Value::String(_) | Value::Integer(_) | Value::Number(_))) {
         return Err(args.bad(3, "string/function/table expected"));
     }
