@@ -382,7 +382,11 @@ impl World {
         let long = self.prng.below(4_000) * MS;
         match self.prng.below(14) {
             0..4 => self.networks[rack].cut_until = self.now + long,
-            4..6 => self.nodes[rack].frozen_until = self.now + long,
+            // A shorter frost within a longer one would let bytes of a connection overtake others.
+            4..6 => {
+                let until = self.nodes[rack].frozen_until.max(self.now + long);
+                self.nodes[rack].frozen_until = until;
+            }
             6..9 => {
                 if let Some(conn) = self.networks[rack].conn {
                     self.at(self.now + MS, Event::Closed(conn));
