@@ -388,6 +388,14 @@ impl Machine {
         if self.copies[rack].is_current() {
             self.copies[rack].keeps = self.only_in(rack).into_iter().collect();
         }
+        // Its replies promise nothing any more to requests that other copies have not answered.
+        for task in self.tasks.values_mut() {
+            if let Task::Request(request) = task
+                && request.work.writes()
+            {
+                request.counted.remove(rack);
+            }
+        }
         let copy = &mut self.copies[rack];
         let stale = match &copy.standing {
             Standing::Current => Stale::Missed,
