@@ -80,6 +80,8 @@ pub(crate) struct Copy {
     pub link: Link,
     pub standing: Standing,
     pub hints: Hints,
+    /// The batch of records that says that the copy is stale. A write that it misses is acknowledged once this is durable.
+    pub stale_batch: u64,
     /// Keys of a stale copy that all others have missed, so that it is the only one to take them from.
     pub keeps: BTreeSet<Key>,
     /// Keys of writes in flight that have a record in case they are lost, with their numbers.
@@ -106,6 +108,7 @@ impl Copy {
             link: Link::new(now),
             standing: if is_stale { Standing::Stale(kept.stale) } else { Standing::Current },
             hints,
+            stale_batch: 0,
             keeps: kept.keys.into_iter().collect(),
             insured: HashMap::new(),
             session: kept.session,

@@ -68,6 +68,9 @@ pub struct Machine {
     /// A write of all keys waits until no key is locked.
     pub(crate) is_flush_waiting: bool,
     pub(crate) journal: Journal,
+    /// The last batch that says that a key is not kept by a stale copy alone. Before it is durable, no write is acknowledged: the
+    /// next process would copy the key from there again, over the write.
+    pub(crate) settled_batch: u64,
     pub(crate) comparison: Comparison,
     pub(crate) actions: VecDeque<Action>,
     pub(crate) counts: Counts,
@@ -97,6 +100,7 @@ impl Machine {
             looks: 0,
             is_flush_waiting: false,
             journal,
+            settled_batch: 0,
             actions: trusted.map(|rack| Action::Notice(Notice::Trusted(rack))).into_iter().collect(),
             counts: Counts::default(),
             to_flush: Vec::new(),
@@ -351,7 +355,8 @@ impl Machine {
         for key in &copy.keeps {
             self.journal.push(Record::Keep { rack, key: Key::clone(key) });
         }
-        self.journal.batch()
+        self.copies[rack].stale_batch = self.journal.batch();
+        self.copies[rack].stale_batch
     }
 
     /// The keys that the copy in `rack` has, and that all other copies may lack.
@@ -373,7 +378,7 @@ impl Machine {
     pub(crate) fn note_whole(&mut self, key: &Key) {
         for rack in 0..self.copies.len() {
             if self.copies[rack].keeps.remove(key) {
-                self.journal.push_lazily(Record::Settled { rack, key: Key::clone(key) }, self.now);
+                self.settled_batch = self.journal.push(Record::Settled { rack, key: Key::clone(key) });
             }
         }
     }
@@ -415,7 +420,7 @@ impl Machine {
     /// The copy in `rack` misses the write `since` of `key`. Returns the batch that says so.
     pub(crate) fn hint(&mut self, rack: usize, key: &Key, since: u64) -> u64 {
         if let Standing::Stale(_) = self.copies[rack].standing {
-            return 0;
+            return self.copies[rack].stale_batch;
         }
         if let Some(hint) = self.copies[rack].hints.get(key) {
             return hint.batch;

@@ -177,6 +177,9 @@ impl Machine {
                 racks.iter().for_each(|rack| self.ask(number, &mut asked, rack));
             }
         }
+        if asked.work.writes() {
+            asked.batch = asked.batch.max(self.settled_batch);
+        }
         self.tasks.insert(number, Task::Request(Box::new(asked)));
     }
 
@@ -191,7 +194,7 @@ impl Machine {
         for rack in 0..self.copies.len() {
             match self.copies[rack].way(&asked.work) {
                 Way::Send => self.ask(number, asked, rack),
-                Way::Leave => {}
+                Way::Leave => asked.batch = asked.batch.max(self.copies[rack].stale_batch),
                 Way::Hint => self.miss(number, asked, rack),
                 Way::Outdate => {
                     let batch = self.outdate(rack, MISSED_ALL);
