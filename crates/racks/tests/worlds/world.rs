@@ -110,6 +110,9 @@ pub(crate) struct World {
     ledger: Ledger,
     counts: Counts,
     wipes: u64,
+    /// The rack whose keys are gone, and whether the machine knows. Until it is up again, nothing else fails: without another
+    /// whole rack, no rule could save the keys.
+    wiped: Option<(usize, bool)>,
     trusted: u64,
     flushes: bool,
     /// The first promise that was broken.
@@ -167,6 +170,7 @@ impl World {
             ledger: Ledger::default(),
             counts: Counts::default(),
             wipes: 0,
+            wiped: None,
             trusted: 0,
             flushes,
             broken: None,
@@ -370,13 +374,29 @@ impl World {
         self.at(self.now + pause, Event::Client(client));
     }
 
+    /// Whether all racks are up, and no fault is about to be noticed.
     fn all_up(&self) -> bool {
-        self.machine.status().racks.iter().all(|rack| rack.state == RackState::Up)
+        let is_well = |(rack, node): (usize, &Node)| {
+            node.frozen_until <= self.now && self.networks[rack].cut_until <= self.now
+        };
+        self.nodes.iter().enumerate().all(is_well)
+            && self.machine.status().racks.iter().all(|rack| rack.state == RackState::Up)
+    }
+
+    /// Whether a rack has lost its keys and has not got them back.
+    fn is_one_wiped(&mut self) -> bool {
+        let Some((rack, is_known)) = self.wiped else { return false };
+        let is_up = self.machine.status().racks[rack].state == RackState::Up;
+        self.wiped = (!is_up || !is_known).then_some((rack, is_known || !is_up));
+        self.wiped.is_some()
     }
 
     fn fault(&mut self) {
         if self.now > BEGIN + FAULTS {
             return;
+        }
+        if self.is_one_wiped() {
+            return self.at(self.now + MS, Event::Fault);
         }
         let rack = self.prng.below(self.nodes.len() as u64) as usize;
         let long = self.prng.below(4_000) * MS;
@@ -401,6 +421,7 @@ impl World {
                 let local = &self.settings.racks[self.settings.local].dc;
                 if self.settings.racks.iter().filter(|rack| rack.dc == *local).count() > 1 {
                     self.wipes += 1;
+                    self.wiped = Some((rack, false));
                     self.restart(rack, false);
                 }
             }
