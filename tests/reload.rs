@@ -243,7 +243,8 @@ fn hang_up_reads_included_files_and_secrets_again() {
     directory.write("password", "two\n");
     process.signal("HUP");
     poll_until("the new password", || (Client::connect(port).ask("AUTH two") == "+OK\\r\\n").then_some(()));
-    assert!(process.output().contains("changes=\"timeout,requirepass\""), "{}", process.output());
+    let changes = "changes=\"timeout,requirepass\"";
+    poll_until("the line about it", || process.output().contains(changes).then_some(()));
     assert!(Client::connect(port).ask("AUTH one").starts_with("-WRONGPASS"));
     assert!(!process.output().contains("two"), "{}", process.output());
 }

@@ -66,7 +66,7 @@ pub(super) const HTTP_CHECKS: &[&str] = &[
     "scripts",
     "big-values",
     "errors",
-    "concurrent",
+    CONCURRENCY[0],
     "transactions",
     "reconnect",
 ];
