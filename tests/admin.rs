@@ -26,7 +26,8 @@ fn requests_and_times_are_counted_by_command_and_node() {
     assert!(client.ask("NOSUCH").starts_with("-ERR unknown command"));
     let metrics = poll_until("the counts of the last second", || {
         let metrics = http::get(port, "/metrics").body;
-        (value(&metrics, "shardis_requests_total{command=\"lpush\"}") == Some(1.0)).then_some(metrics)
+        // The last request is counted there.
+        (value(&metrics, "shardis_errors_total{cause=\"refused\"}") == Some(1.0)).then_some(metrics)
     });
     let count = |sample: &str| value(&metrics, sample).unwrap_or_else(|| panic!("{sample} in {metrics}"));
     assert_eq!(count("shardis_requests_total{command=\"set\"}"), 5.0);
@@ -40,8 +41,8 @@ fn requests_and_times_are_counted_by_command_and_node() {
     };
     let replies =
         |index: usize| count(&format!("shardis_node_request_duration_seconds_count{}", labels(index)));
-    // shardis asks each node for its role besides.
-    assert!((6.0..12.0).contains(&replies(1)) && replies(0) < 6.0, "{metrics}");
+    // shardis asks each node for its role besides, as often as time goes by.
+    assert!(replies(1) >= 6.0 && replies(1) > replies(0), "{metrics}");
     assert_eq!(count(&format!("shardis_node_errors_total{}", labels(1))), 1.0);
     assert_eq!(count(&format!("shardis_node_up{}", labels(1))), 1.0);
     assert_eq!(count("shardis_clients{state=\"connected\"}"), 1.0);
