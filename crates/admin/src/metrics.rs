@@ -90,36 +90,30 @@ macro_rules! node_memory {
     };
 }
 
-/// A metric of the mirror, which is absent without one.
-macro_rules! mirror {
-    ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
+/// A metric of a part of a pool, which is absent without it.
+macro_rules! of_part {
+    ($part:ident, $type:ty, $name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
         Metric {
             name: $name,
             kind: Kind::$kind,
             labels: $labels,
             help: $help,
             write: |facts, text| {
-                let write: fn(&mirror::Totals, &mut Text) = $write;
-                facts.mirror.iter().for_each(|totals| write(totals, text));
+                let write: fn(&$type, &mut Text) = $write;
+                facts.$part.iter().for_each(|part| write(part, text));
             },
         }
     };
 }
 
-/// A metric of racks, which is absent without them.
+/// A metric of the mirror.
+macro_rules! mirror {
+    ($($rest:tt)*) => { of_part!(mirror, mirror::Totals, $($rest)*) };
+}
+
+/// A metric of racks.
 macro_rules! racks {
-    ($name:literal, $kind:ident, $labels:literal, $help:literal, $write:expr) => {
-        Metric {
-            name: $name,
-            kind: Kind::$kind,
-            labels: $labels,
-            help: $help,
-            write: |facts, text| {
-                let write: fn(&Racks, &mut Text) = $write;
-                facts.racks.iter().for_each(|racks| write(racks, text));
-            },
-        }
-    };
+    ($($rest:tt)*) => { of_part!(racks, Racks, $($rest)*) };
 }
 
 /// A metric of the discovery, which is absent without one.

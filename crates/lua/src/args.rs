@@ -1,8 +1,34 @@
 //! Arguments of native functions, checked as Lua's own library checks them.
 
-use mlua::{FromLua, Lua, LuaString, MultiValue, Value};
+use mlua::{FromLua, Lua, LuaString, MultiValue, Table, Value};
 
 use crate::raise::bad_argument;
+
+/// The keys of a table that may be an array.
+pub(crate) struct TableKeys {
+    /// Whether all are positive integers.
+    pub(crate) are_indexes: bool,
+    pub(crate) max: f64,
+    pub(crate) count: usize,
+}
+
+impl TableKeys {
+    pub(crate) fn of(table: &Table) -> mlua::Result<TableKeys> {
+        let mut keys = TableKeys { are_indexes: true, max: 0.0, count: 0 };
+        table.for_each(|key: Value, _: Value| {
+            let key = match key {
+                Value::Integer(key) => key as f64,
+                Value::Number(key) => key,
+                _ => f64::NAN,
+            };
+            keys.are_indexes &= key >= 1.0 && key.floor() == key;
+            keys.max = keys.max.max(key);
+            keys.count += 1;
+            Ok(())
+        })?;
+        Ok(keys)
+    }
+}
 
 /// Arguments of one call.
 pub(crate) struct Args<'l> {

@@ -2,7 +2,7 @@
 
 use mlua::{Lua, LuaString, MultiValue, Table, Value};
 
-use crate::args::Args;
+use crate::args::{Args, TableKeys};
 use crate::limits::{BYTES_AT_ONCE_MAX, VALUES_AT_ONCE_MAX, out_of_memory};
 use crate::raise::failure;
 use crate::state;
@@ -109,20 +109,9 @@ fn encode_len(out: &mut Vec<u8>, len: usize, short: u8, kind: u8) {
 }
 
 fn encode_table(out: &mut Vec<u8>, table: &Table, depth: usize, look: Look<'_>) -> mlua::Result<()> {
-    let (mut max, mut count, mut is_array) = (0.0_f64, 0_usize, true);
-    table.for_each(|key: Value, value: Value| {
-        _ = value;
-        let key = match key {
-            Value::Integer(key) => key as f64,
-            Value::Number(key) => key,
-            _ => f64::NAN,
-        };
-        is_array &= key >= 1.0 && key.floor() == key;
-        max = max.max(key);
-        count += 1;
-        Ok(())
-    })?;
-    if is_array && max == count as f64 {
+    let keys = TableKeys::of(table)?;
+    let count = keys.count;
+    if keys.are_indexes && keys.max == count as f64 {
         encode_len(out, count, 0x90, 0xdc);
         return (1..=count).try_for_each(|index| encode(out, &table.raw_get(index)?, depth + 1, look));
     }

@@ -58,12 +58,12 @@ pub(crate) static ROWS: &[Row] = &[
     row("config", -2, config::config),
     // Scripts and functions.
     calls("eval", -3, scripts::eval),
-    calls("eval_ro", -3, scripts::eval_ro),
+    calls("eval_ro", -3, scripts::eval),
     calls("evalsha", -3, scripts::evalsha),
-    calls("evalsha_ro", -3, scripts::evalsha_ro),
+    calls("evalsha_ro", -3, scripts::evalsha),
     calls("script", -2, scripts::script),
     calls("fcall", -3, functions::fcall),
-    calls("fcall_ro", -3, functions::fcall_ro),
+    calls("fcall_ro", -3, functions::fcall),
     calls("function", -2, functions::function),
     // Transactions.
     calls("multi", 1, transactions::multi),

@@ -3,7 +3,7 @@
 use mlua::{Lua, LuaString, Table, Value};
 
 use super::{DEPTH_MAX, Settings};
-use crate::args::{Args, number_text, type_name};
+use crate::args::{Args, TableKeys, number_text, type_name};
 use crate::limits::{BYTES_AT_ONCE_MAX, out_of_memory};
 use crate::raise::failure;
 use crate::state;
@@ -54,20 +54,9 @@ impl Encoder<'_> {
 
     /// The greatest index, if all keys are positive integers and there are few gaps.
     fn array_len(&self, table: &Table) -> mlua::Result<Option<i64>> {
-        let (mut max, mut items, mut is_array) = (0_f64, 0_i64, true);
-        table.for_each(|key: Value, value: Value| {
-            _ = value;
-            let key = match key {
-                Value::Integer(key) => key as f64,
-                Value::Number(key) => key,
-                _ => f64::NAN,
-            };
-            is_array &= key >= 1.0 && key.floor() == key;
-            max = max.max(key);
-            items += 1;
-            Ok(())
-        })?;
-        if !is_array {
+        let keys = TableKeys::of(table)?;
+        let (max, items) = (keys.max, keys.count as i64);
+        if !keys.are_indexes {
             return Ok(None);
         }
         let (ratio, safe) = (self.settings.sparse_ratio, self.settings.sparse_safe);

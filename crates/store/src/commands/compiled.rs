@@ -130,7 +130,9 @@ fn read_shebang(source: &[u8]) -> Result<Option<ScriptFlags>, Error> {
 /// All libraries, by name.
 #[derive(Default)]
 pub(crate) struct Libraries {
-    pub(crate) by_name: BTreeMap<Vec<u8>, Library>,
+    by_name: BTreeMap<Vec<u8>, Library>,
+    /// For each function, by its name in lower case: the name of its library, and its place there.
+    by_function: HashMap<Vec<u8>, (Vec<u8>, usize)>,
     /// Number of libraries so far.
     pub(crate) made: u64,
 }
@@ -149,9 +151,52 @@ pub(crate) const LIBRARY_BYTES_MAX: usize = 8 << 20;
 impl Libraries {
     /// The function of this name, with the number of its library.
     pub(crate) fn find(&self, name: &[u8]) -> Option<(u64, &LibraryFunction)> {
-        let all =
-            self.by_name.values().flat_map(|library| library.functions.iter().map(|it| (library.number, it)));
-        all.into_iter().find(|(_, function)| function.name.eq_ignore_ascii_case(name))
+        let (library, at) = self.by_function.get(&name.to_ascii_lowercase())?;
+        let library = self.by_name.get(library)?;
+        Some((library.number, library.functions.get(*at)?))
+    }
+
+    /// The first function, in the order of libraries other than `library`, whose name one of `functions` has.
+    pub(crate) fn taken_name(&self, library: &[u8], functions: &[LibraryFunction]) -> Option<&[u8]> {
+        let names = functions.iter().map(|function| function.name.to_ascii_lowercase());
+        let owners = names.filter_map(|name| self.by_function.get(&name));
+        let (owner, at) = owners.filter(|(owner, _)| owner != library).min()?;
+        Some(&self.by_name.get(owner)?.functions.get(*at)?.name)
+    }
+
+    /// Adds a library, and returns the one that it replaces.
+    pub(crate) fn insert(&mut self, name: Vec<u8>, library: Library) -> Option<Library> {
+        let old = self.remove(&name);
+        for (at, function) in library.functions.iter().enumerate() {
+            let own = self.by_function.entry(function.name.to_ascii_lowercase());
+            own.or_insert_with(|| (name.clone(), at));
+        }
+        self.by_name.insert(name, library);
+        old
+    }
+
+    /// Removes a library.
+    pub(crate) fn remove(&mut self, name: &[u8]) -> Option<Library> {
+        let library = self.by_name.remove(name)?;
+        for function in &library.functions {
+            self.by_function.remove(&function.name.to_ascii_lowercase());
+        }
+        Some(library)
+    }
+
+    /// Removes all libraries.
+    pub(crate) fn take_all(&mut self) -> impl Iterator<Item = Library> + use<> {
+        self.by_function.clear();
+        std::mem::take(&mut self.by_name).into_values()
+    }
+
+    /// All libraries with their names, in the order of these.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (&[u8], &Library)> {
+        self.by_name.iter().map(|(name, library)| (&name[..], library))
+    }
+
+    pub(crate) fn contains(&self, name: &[u8]) -> bool {
+        self.by_name.contains_key(name)
     }
 
     pub(crate) fn len(&self) -> usize {

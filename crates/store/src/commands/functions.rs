@@ -7,7 +7,7 @@ use crate::args::{integer, is, shown};
 use crate::caller_id::CallerId;
 use crate::commands::compiled::{LIBRARIES_MAX, LIBRARY_BYTES_MAX, Libraries, Library};
 use crate::commands::scripting::{Entry, LibraryFunction, is_function_name};
-use crate::commands::scripts::{NOT_BUSY, rules, split};
+use crate::commands::scripts::{NOT_BUSY, is_read_only, rules, split};
 use crate::commands::{dump, help};
 use crate::error::Error;
 use crate::formats::rdb;
@@ -55,10 +55,10 @@ impl Store {
     fn load_library(&mut self, source: &[u8], replaces: bool) -> Result<Vec<u8>, Error> {
         let name = read_metadata(source)?;
         let libraries = &mut self.scripts.libraries;
-        if !replaces && libraries.by_name.contains_key(&name) {
+        if !replaces && libraries.contains(&name) {
             return Err(Error::named(&[b"ERR Library '", &name, b"' already exists"]));
         }
-        if libraries.by_name.len() >= LIBRARIES_MAX || libraries.bytes() + source.len() > LIBRARY_BYTES_MAX {
+        if libraries.len() >= LIBRARIES_MAX || libraries.bytes() + source.len() > LIBRARY_BYTES_MAX {
             return Err(Error::Fixed("ERR the embedded store has too many or too large libraries"));
         }
         libraries.made += 1;
@@ -67,10 +67,10 @@ impl Store {
             self.scripts.interpreter.as_mut().ok_or_else(|| Error::not_here(b"function|load"))?;
         let functions =
             interpreter.load_library(number, source).map_err(|why| Error::named(&[b"ERR ", &why]))?;
-        let taken = self.taken_name(&name, &functions);
+        let taken = self.scripts.libraries.taken_name(&name, &functions);
         let refusal = match (&*functions, taken) {
             ([], _) => Some(Error::Fixed("ERR No functions registered")),
-            (_, Some(taken)) => Some(Error::named(&[b"ERR Function ", &taken, b" already exists"])),
+            (_, Some(taken)) => Some(Error::named(&[b"ERR Function ", taken, b" already exists"])),
             _ => None,
         };
         if let Some(refusal) = refusal {
@@ -78,19 +78,10 @@ impl Store {
             return Err(refusal);
         }
         let library = Library { number, source: source.to_vec(), functions };
-        if let Some(old) = self.scripts.libraries.by_name.insert(name.clone(), library) {
+        if let Some(old) = self.scripts.libraries.insert(name.clone(), library) {
             self.forget_library(old.number);
         }
         Ok(name)
-    }
-
-    /// The first of these functions whose name another library has.
-    fn taken_name(&self, library: &[u8], functions: &[LibraryFunction]) -> Option<Vec<u8>> {
-        let others = self.scripts.libraries.by_name.iter().filter(|(name, _)| name.as_slice() != library);
-        let taken = others
-            .flat_map(|(_, other)| &other.functions)
-            .find(|other| functions.iter().any(|function| function.name.eq_ignore_ascii_case(&other.name)));
-        taken.map(|function| function.name.clone())
     }
 
     fn forget_library(&mut self, number: u64) {
@@ -98,33 +89,20 @@ impl Store {
     }
 
     fn flush_libraries(&mut self) {
-        for library in std::mem::take(&mut self.scripts.libraries.by_name).into_values() {
+        for library in self.scripts.libraries.take_all() {
             self.forget_library(library.number);
         }
     }
 }
 
+/// FCALL and FCALL_RO.
 pub(crate) fn fcall(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    run(store, caller, request, false, out)
-}
-
-pub(crate) fn fcall_ro(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    run(store, caller, request, true, out)
-}
-
-fn run(
-    store: &mut Store,
-    caller: CallerId,
-    request: &Request<'_>,
-    is_read_only: bool,
-    out: &mut Reply,
-) -> Done {
     let found = store.scripts.libraries.find(request.arg(1));
     let (library, function) = found.ok_or(Error::Fixed("ERR Function not found"))?;
     let (name, flags) = (function.name.clone(), function.flags);
     let numkeys = integer(request.arg(2)).map_err(|_| Error::Fixed("ERR Bad number of keys provided"));
     let (keys, args) = split(request, numkeys)?;
-    let rules = rules(store, Some(flags), is_read_only)?;
+    let rules = rules(store, Some(flags), is_read_only(request))?;
     store.run_script(caller, Entry::Function { library, name: &name }, &keys, &args, rules, out)
 }
 
@@ -147,7 +125,7 @@ pub(crate) fn function(store: &mut Store, _: CallerId, request: &Request<'_>, ou
         }
         word if is(word, "DELETE") => {
             arity(request.len() == 3)?;
-            let removed = store.scripts.libraries.by_name.remove(request.arg(2));
+            let removed = store.scripts.libraries.remove(request.arg(2));
             let removed = removed.ok_or(Error::Fixed("ERR Library not found"))?;
             store.forget_library(removed.number);
             out.simple(b"OK");
@@ -196,7 +174,7 @@ fn stats(libraries: &Libraries, out: &mut Reply) {
     out.bulk(b"LUA");
     out.map(2);
     out.bulk(b"libraries_count");
-    out.integer(libraries.by_name.len() as i64);
+    out.integer(libraries.len() as i64);
     out.bulk(b"functions_count");
     out.integer(libraries.functions() as i64);
 }
@@ -216,7 +194,7 @@ fn list(libraries: &Libraries, request: &Request<'_>, out: &mut Reply) -> Done {
         at += 1;
     }
     let fits = |name: &[u8]| pattern.is_none_or(|pattern| glob::matches_ignoring_case(pattern, name));
-    let shown: Vec<_> = libraries.by_name.iter().filter(|(name, _)| fits(name)).collect();
+    let shown: Vec<_> = libraries.iter().filter(|(name, _)| fits(name)).collect();
     out.array(shown.len());
     for (name, library) in shown {
         out.map(if with_code { 4 } else { 3 });
@@ -251,7 +229,7 @@ const LIBRARY_MARK: u8 = 245;
 
 fn dump_all(libraries: &Libraries) -> Vec<u8> {
     let mut writer = rdb::Writer::default();
-    for library in libraries.by_name.values() {
+    for (_, library) in libraries.iter() {
         writer.push(LIBRARY_MARK);
         rdb::write_text(&library.source, &mut writer);
     }
@@ -288,13 +266,13 @@ fn restore(store: &mut Store, request: &Request<'_>) -> Done {
     let sources = read_sources(body)?;
     // All or nothing: a failure brings the old libraries back.
     let old: Vec<Vec<u8>> =
-        store.scripts.libraries.by_name.values().map(|library| library.source.clone()).collect();
+        store.scripts.libraries.iter().map(|(_, library)| library.source.clone()).collect();
     if policy == Policy::Flush {
         store.flush_libraries();
     }
     let restored = sources.iter().try_for_each(|source| {
         let name = read_metadata(source)?;
-        if policy == Policy::Append && store.scripts.libraries.by_name.contains_key(&name) {
+        if policy == Policy::Append && store.scripts.libraries.contains(&name) {
             return Err(Error::named(&[b"ERR Library ", &name, b" already exists"]));
         }
         store.load_library(source, policy == Policy::Replace).map(|_| ())

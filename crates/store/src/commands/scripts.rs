@@ -49,47 +49,21 @@ pub(crate) fn rules(
     Ok(Rules { is_read_only: is_read_only || never_writes, allows_oom })
 }
 
+/// Whether a command of scripts runs them read-only: EVAL_RO, EVALSHA_RO and FCALL_RO.
+pub(crate) fn is_read_only(request: &Request<'_>) -> bool {
+    request.arg(0).last_chunk().is_some_and(|end: &[u8; 3]| end.eq_ignore_ascii_case(b"_ro"))
+}
+
+/// EVAL and EVAL_RO.
 pub(crate) fn eval(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    run_source(store, caller, request, false, out)
-}
-
-pub(crate) fn eval_ro(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    run_source(store, caller, request, true, out)
-}
-
-fn run_source(
-    store: &mut Store,
-    caller: CallerId,
-    request: &Request<'_>,
-    is_read_only: bool,
-    out: &mut Reply,
-) -> Done {
     store.scripts.interpreter(request.arg(0))?;
     let (keys, args) = split(request, integer(request.arg(2)))?;
     let name = store.scripts.add(request.arg(1), false)?;
-    run_named(store, caller, &name, (&keys, &args), is_read_only, out)
+    run_named(store, caller, &name, (&keys, &args), is_read_only(request), out)
 }
 
+/// EVALSHA and EVALSHA_RO.
 pub(crate) fn evalsha(store: &mut Store, caller: CallerId, request: &Request<'_>, out: &mut Reply) -> Done {
-    run_cached(store, caller, request, false, out)
-}
-
-pub(crate) fn evalsha_ro(
-    store: &mut Store,
-    caller: CallerId,
-    request: &Request<'_>,
-    out: &mut Reply,
-) -> Done {
-    run_cached(store, caller, request, true, out)
-}
-
-fn run_cached(
-    store: &mut Store,
-    caller: CallerId,
-    request: &Request<'_>,
-    is_read_only: bool,
-    out: &mut Reply,
-) -> Done {
     store.scripts.interpreter(request.arg(0))?;
     let no_script = Error::Fixed("NOSCRIPT No matching script. Please use EVAL.");
     let name = String::from_utf8_lossy(request.arg(1)).to_ascii_lowercase();
@@ -98,7 +72,7 @@ fn run_cached(
     }
     let (keys, args) = split(request, integer(request.arg(2)))?;
     store.scripts.touch(&name).ok_or(no_script)?;
-    run_named(store, caller, &name, (&keys, &args), is_read_only, out)
+    run_named(store, caller, &name, (&keys, &args), is_read_only(request), out)
 }
 
 /// Digits of a name.
